@@ -1,0 +1,63 @@
+# The commands people type. CMake and Ninja do the work; see CMakeLists.txt.
+#
+#   make            build build/heed                make bench    measure
+#   make demo       train a small model and use it  make fuzz     fuzz the file formats (clang)
+#   make test       build and run every test        make install  to PREFIX, /usr/local by default
+#   make asan tsan  the tests under a sanitizer     make format clean
+#
+# Missing packages are installed first, with an announcement (scripts/setup.sh).
+
+PREFIX ?= /usr/local
+WERROR ?= OFF
+FUZZ_SECONDS ?= 60
+
+# configure,DIRECTORY,FLAGS and build,DIRECTORY,TARGETS; silent except for what matters
+configure = scripts/setup.sh && cmake -S . -B $(1) -G Ninja --log-level=NOTICE \
+	-DCMAKE_INSTALL_PREFIX=$(PREFIX) -DHEED_WERROR=$(WERROR) $(2) >/dev/null
+build = cmake --build $(1) --target $(2) -- $$([ -t 2 ] || echo --quiet)
+check = ctest --test-dir $(1) --output-on-failure --parallel 2
+
+.PHONY: all demo test asan tsan bench fuzz install format clean
+
+all:
+	@$(call configure,build)
+	@$(call build,build,all)
+
+demo: all
+	@scripts/demo.sh build/heed build/demo
+
+test:
+	@$(call configure,build)
+	@$(call build,build,all heed_tests)
+	@$(call check,build)
+
+asan:
+	@$(call configure,build/asan,-DHEED_SANITIZE=address)
+	@$(call build,build/asan,all heed_tests)
+	@$(call check,build/asan)
+
+tsan:
+	@$(call configure,build/tsan,-DHEED_SANITIZE=thread)
+	@$(call build,build/tsan,all heed_tests)
+	@$(call check,build/tsan)
+
+bench:
+	@$(call configure,build)
+	@$(call build,build,bench)
+	@for program in build/benchmarks/bench_*; do echo "$${program##*/}"; $$program || exit 1; done
+
+fuzz:
+	@$(call configure,build/fuzz,-DHEED_SANITIZE=address -DHEED_FUZZ=ON \
+		-DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++)
+	@$(call build,build/fuzz,fuzz)
+	@for program in build/fuzz/fuzzers/fuzz_*; do \
+		$$program -max_total_time=$(FUZZ_SECONDS) -print_final_stats=0 || exit 1; done
+
+install: all
+	@cmake --install build
+
+format:
+	@clang-format -i $$(find include src tests bench -name '*.[ch]' -o -name '*.cc' -o -name '*.cu')
+
+clean:
+	rm -rf build

@@ -1,0 +1,222 @@
+/*
+ * bench_attention.c - time and rate of attention on the CPU over real batches.
+ *
+ *   bench_attention BATCHES [ISA]
+ *
+ * BATCHES has a batch a line, a sentence as source:target lengths: "14:16 14:17 ...". Each batch
+ * is run as the encoder's self-attention, the decoder's and the cross-attention, of one layer;
+ * times are sums over batches of the best of several runs. The rate counts two operations for each
+ * multiplication of a query with a key that it sees: 4*D forward and 10*D backward per such pair.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/random.h"
+#include "ops/cpu/attention.h"
+#include "ops/cpu/cpu.h"
+
+enum { MAX_BATCHES = 256, MAX_SENTENCES = 1024, ROUNDS = 9, KINDS = 3 };
+
+static const char *const kind_name[KINDS] = {"encoder", "decoder", "cross"};
+
+struct batch {
+    int n;
+    int32_t src[MAX_SENTENCES], tgt[MAX_SENTENCES];                 /* lengths */
+    int32_t src_off[MAX_SENTENCES + 1], tgt_off[MAX_SENTENCES + 1]; /* where they start */
+};
+
+struct model {
+    const char *name;
+    int heads, width;
+};
+
+/* Memory for the largest batch: q, k, v and their gradients are views of rows 3D wide. */
+struct buffers {
+    void *qkv, *dqkv, *kv, *dkv, *o, *dout, *lse;
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+static int read_batches(const char *path, struct batch *list)
+{
+    static char line[1 << 16];
+    int count = 0;
+    FILE *f = fopen(path, "r");
+    if (!f) return 0;
+    while (count < MAX_BATCHES && fgets(line, sizeof line, f)) {
+        struct batch *b = &list[count];
+        b->n = 0;
+        for (char *p = strtok(line, " \n"); p && b->n < MAX_SENTENCES; p = strtok(NULL, " \n"))
+            if (sscanf(p, "%" SCNd32 ":%" SCNd32, &b->src[b->n], &b->tgt[b->n]) == 2) b->n++;
+        for (int i = 0; i < b->n; i++) {
+            b->src_off[i + 1] = b->src_off[i] + b->src[i];
+            b->tgt_off[i + 1] = b->tgt_off[i] + b->tgt[i];
+        }
+        count += b->n > 0;
+    }
+    fclose(f);
+    return count;
+}
+
+static int longest(const int32_t *len, int n)
+{
+    int top = 0;
+    for (int i = 0; i < n; i++) top = len[i] > top ? len[i] : top;
+    return top;
+}
+
+static struct seqs batch_seqs(const struct batch *b, int kind)
+{
+    const int32_t *q = kind == 0 ? b->src_off : b->tgt_off,
+                  *k = kind == 1 ? b->tgt_off : b->src_off;
+    const int32_t *klen = kind == 1 ? b->tgt : b->src;
+    return (struct seqs){
+        b->n,     q, k, klen, longest(kind == 0 ? b->src : b->tgt, b->n), longest(klen, b->n),
+        kind == 1};
+}
+
+static double pairs(struct seqs s)
+{
+    double n = 0;
+    for (int b = 0; b < s.n; b++) {
+        double nq = s.q[b + 1] - s.q[b], nk = s.klen[b];
+        n += s.causal ? nq * (nq + 1) / 2 : nq * nk;
+    }
+    return n;
+}
+
+static void *random_rows(int rows, int cols, enum type t)
+{
+    struct mat m = mat_make(NULL, rows, cols, t);
+    uint64_t seed = 3;
+    m.p = aligned_alloc(64, ((size_t)rows * cols * type_size(t) + 63) / 64 * 64);
+    if (!m.p) abort();
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < cols; c++) {
+            float x = (float)(random_unit(&seed) - 0.5);
+            char *at = mat_at(m, r, c);
+            memcpy(at, (char *)&x + 4 - type_size(t), type_size(t));
+        }
+    return m.p;
+}
+
+static struct buffers buffers_new(int rows, int d, int heads, enum type t)
+{
+    return (struct buffers){random_rows(rows, 3 * d, t),       random_rows(rows, 3 * d, t),
+                            random_rows(rows, 2 * d, t),       random_rows(rows, 2 * d, t),
+                            random_rows(rows, d, t),           random_rows(rows, d, t),
+                            random_rows(rows, heads, TYPE_F32)};
+}
+
+static void buffers_free(struct buffers *m)
+{
+    free(m->qkv), free(m->dqkv), free(m->kv), free(m->dkv), free(m->o), free(m->dout), free(m->lse);
+}
+
+/* The seconds of one forward and one backward call. */
+static void run(struct cpu *cpu, const struct buffers *m, const struct batch *b, int kind,
+                const struct model *c, enum type t, float drop, double seconds[2])
+{
+    int d = c->heads * c->width;
+    struct seqs s = batch_seqs(b, kind);
+    int nq = s.q[b->n], nk = (kind == 1 ? b->tgt_off : b->src_off)[b->n];
+    struct mat qkv = mat_make(m->qkv, nq, kind == 2 ? d : 3 * d, t), dqkv = qkv;
+    struct mat kv = mat_make(m->kv, nk, 2 * d, t), dkv = kv;
+    dqkv.p = m->dqkv, dkv.p = m->dkv;
+    if (kind != 2) kv = mat_cols(qkv, d, 2 * d), dkv = mat_cols(dqkv, d, 2 * d);
+    struct attention a = {.q = mat_cols(qkv, 0, d),
+                          .k = mat_cols(kv, 0, d),
+                          .v = mat_cols(kv, d, d),
+                          .o = mat_make(m->o, nq, d, t),
+                          .lse = mat_make(m->lse, nq, c->heads, TYPE_F32),
+                          .heads = c->heads,
+                          .seqs = s,
+                          .drop = {drop, 1, 2}};
+    double start = now();
+    cpu_attend(&cpu->base, &a);
+    double middle = now();
+    cpu_attend_bwd(&cpu->base, &a, mat_cols(dqkv, 0, d), mat_cols(dkv, 0, d), mat_cols(dkv, d, d),
+                   mat_make(m->dout, nq, d, t));
+    seconds[0] = middle - start;
+    seconds[1] = now() - middle;
+}
+
+/* One line: milliseconds for all batches and GFLOP/s, each kind forward and backward. */
+static void measure(struct cpu *cpu, const struct batch *list, int count, int rows,
+                    const struct model *c, enum type t, float drop)
+{
+    double sum[KINDS][2] = {0}, flop[KINDS] = {0}, total = 0, work = 0;
+    struct buffers m = buffers_new(rows, c->heads * c->width, c->heads, t);
+    for (int i = 0; i < count; i++)
+        for (int kind = 0; kind < KINDS; kind++) {
+            double best[2] = {INFINITY, INFINITY};
+            for (int round = 0; round < ROUNDS; round++) {
+                double s[2];
+                run(cpu, &m, &list[i], kind, c, t, drop, s);
+                for (int p = 0; p < 2; p++)
+                    if (s[p] < best[p]) best[p] = s[p];
+            }
+            sum[kind][0] += best[0], sum[kind][1] += best[1];
+        }
+    printf("%-5s %-4s %d %3.1f", c->name, t == TYPE_F32 ? "f32" : "bf16", cpu->threads, drop);
+    for (int kind = 0; kind < KINDS; kind++) {
+        for (int i = 0; i < count; i++)
+            flop[kind] += pairs(batch_seqs(&list[i], kind)) * c->heads * c->width;
+        for (int p = 0; p < 2; p++) {
+            double f = flop[kind] * (p ? 10 : 4);
+            printf(" %7.2f %5.1f", sum[kind][p] * 1e3, f / sum[kind][p] * 1e-9);
+            total += sum[kind][p], work += f;
+        }
+    }
+    printf(" %7.2f %5.1f\n", total * 1e3, work / total * 1e-9);
+    buffers_free(&m);
+}
+
+static const struct attend_kernels *choose(const char *isa)
+{
+    const struct attend_kernels *list[] = {&attend_avx512, &attend_avx2, &attend_baseline};
+    bool has[] = {__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"),
+                  __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"), true};
+    for (int i = 0; i < 3; i++)
+        if (has[i] && (!isa || !strcmp(isa, list[i]->isa))) return list[i];
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    static struct batch list[MAX_BATCHES];
+    const struct model models[] = {{"base", 8, 64}, {"small", 4, 64}};
+    int count = argc > 1 ? read_batches(argv[1], list) : 0, rows = 0;
+    const struct attend_kernels *kernels = choose(argc > 2 ? argv[2] : NULL);
+    if (!count || !kernels) {
+        fprintf(stderr, "usage: bench_attention BATCHES [baseline|avx2|avx512]\n");
+        return 2;
+    }
+    for (int i = 0; i < count; i++) {
+        int s = list[i].src_off[list[i].n], t = list[i].tgt_off[list[i].n];
+        rows = s > rows ? s : rows;
+        rows = t > rows ? t : rows;
+    }
+    printf("%d batches, %s; ms and GFLOP/s, forward and backward\nmodel type n drop", count,
+           kernels->isa);
+    for (int kind = 0; kind < KINDS; kind++) printf(" %13s %13s", kind_name[kind], "backward");
+    printf(" %13s\n", "all");
+    for (int m = 0; m < 2; m++)
+        for (int t = 0; t < 2; t++)
+            for (int threads = 1; threads <= 2; threads++)
+                for (int drop = 0; drop < 2; drop++) {
+                    struct cpu cpu = {.threads = threads, .attend = kernels};
+                    measure(&cpu, list, count, rows, &models[m], t ? TYPE_BF16 : TYPE_F32,
+                            drop ? 0.1f : 0.0f);
+                }
+    return 0;
+}

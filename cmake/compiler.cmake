@@ -1,0 +1,48 @@
+# Language, flags and sanitizers, the same for every target.
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+# Assertions stay on: none sits in an inner loop, and a wrong translation is worse than a stop.
+# No -ffast-math anywhere: softmax uses -inf and the trainer must see NaN.
+set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g")
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_CXX_STANDARD 17)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+add_compile_options(-Wall -Wextra -Wshadow $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>)
+if(HEED_WERROR)
+  add_compile_options(-Werror)
+endif()
+
+if(HEED_SANITIZE STREQUAL "address")
+  set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all)
+elseif(HEED_SANITIZE STREQUAL "thread")
+  set(sanitize -fsanitize=thread)
+elseif(HEED_SANITIZE)
+  message(FATAL_ERROR "HEED_SANITIZE is '${HEED_SANITIZE}', expected address or thread.")
+endif()
+if(HEED_SANITIZE)
+  add_compile_options(${sanitize} -fno-omit-frame-pointer)
+  add_link_options(${sanitize})
+endif()
+if(HEED_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
+# A test or benchmark: one source, one program of the same name in the build tree's `directory`,
+# which may see the inside of the library. Its name comes back in `program`.
+function(heed_add_program source directory)
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(${name} EXCLUDE_FROM_ALL ${source})
+  set_target_properties(${name} PROPERTIES
+                        RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${directory})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(${name} PRIVATE heed OpenMP::OpenMP_C Threads::Threads m)
+  set(program ${name} PARENT_SCOPE)
+endfunction()

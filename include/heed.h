@@ -1,0 +1,222 @@
+/*
+ * heed.h - the Transformer of "Attention Is All You Need" as a C library.
+ *
+ * The story: open an engine (a device and its kernels), train a tokenizer on raw text, train a
+ * model on parallel text, load it, open a session, translate, score.
+ *
+ *     struct heed_error err = {0};
+ *     struct heed_engine *e = heed_engine_open("cpu", 0, &err);
+ *     struct heed_model *m = heed_model_load(e, "model-dir", &err);
+ *     struct heed_session *s = heed_session_open(m, &err);
+ *     const char *src[] = {"A dog runs."};
+ *     const struct heed_result *out;
+ *     if (heed_translate(s, src, 1, &out, &err) == HEED_OK) puts(out[0].text);
+ *
+ * Every call that can fail returns a status or NULL and fills the caller's heed_error with one
+ * sentence. The library never prints and never exits. Free functions accept NULL.
+ */
+#ifndef HEED_H
+#define HEED_H
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HEED_API __attribute__((visibility("default")))
+
+enum heed_status {
+    HEED_OK = 0,
+    HEED_ENOMEM,       /* host or device memory */
+    HEED_EIO,          /* open, read, write, rename */
+    HEED_EFORMAT,      /* a file is not what it says it is */
+    HEED_EARG,         /* the caller's options make no sense */
+    HEED_EUNSUPPORTED, /* not built in, or not on this machine */
+    HEED_ENUMERIC      /* training diverged and going back did not help */
+};
+
+struct heed_error {
+    enum heed_status status;
+    char text[512]; /* one sentence: what, where, found, expected */
+};
+
+HEED_API const char *heed_version(void);
+
+/* ---- engine: a device and its kernels; one per device, shared ---- */
+
+struct heed_engine;
+
+/* device: "cpu", "ref" (plain C, slow, the oracle) or "cuda:N". threads: 0 means all cores. */
+HEED_API struct heed_engine *heed_engine_open(const char *device, int threads,
+                                              struct heed_error *err);
+HEED_API void heed_engine_free(struct heed_engine *e);
+
+/* ---- tokenizer: SentencePiece; immutable after load, share freely ---- */
+
+struct heed_tokenizer;
+
+struct heed_tokenizer_options {
+    int vocab_size;          /* pieces in all, byte fallback and tags included */
+    const char *const *tags; /* user-defined pieces that are never split, such as ">>de<<" */
+    int tags_n;
+    int threads; /* 0 means all cores */
+};
+
+/* Trains on every line of the files (plain, .gz or .xz; tabs separate sentences). */
+HEED_API enum heed_status heed_tokenizer_train(const char *const *paths, int n,
+                                               const struct heed_tokenizer_options *o,
+                                               const char *out_path, struct heed_error *err);
+HEED_API struct heed_tokenizer *heed_tokenizer_load(const char *path, struct heed_error *err);
+HEED_API void heed_tokenizer_free(struct heed_tokenizer *t);
+HEED_API int heed_tokenizer_size(const struct heed_tokenizer *t);
+
+/* ids: grown with realloc as needed; {0} is empty, free(v) releases it. */
+struct heed_ids {
+    int32_t *v;
+    size_t n, cap;
+};
+
+/* Appends the ids of text[0..len) to out, without begin or end marks. */
+HEED_API enum heed_status heed_encode(const struct heed_tokenizer *t, const char *text, size_t len,
+                                      struct heed_ids *out, struct heed_error *err);
+/* *text is malloced and NUL-terminated; the caller frees it. */
+HEED_API enum heed_status heed_decode(const struct heed_tokenizer *t, const int32_t *id, size_t n,
+                                      char **text, size_t *len, struct heed_error *err);
+
+/* ---- configuration of the model: paper section 3, table 3 ---- */
+
+struct heed_config {
+    int d_model, d_ff, heads;
+    int encoder_layers, decoder_layers;
+    int vocab_size;
+    int max_length;          /* longest sentence in tokens, end mark included */
+    float dropout;           /* on sub-layer outputs and on embeddings + positions */
+    float attention_dropout; /* on attention weights */
+    float ff_dropout;        /* inside the feed-forward */
+};
+
+/* name: tiny, small, base or big. vocab_size is left 0. */
+HEED_API enum heed_status heed_config_preset(struct heed_config *c, const char *name,
+                                             struct heed_error *err);
+
+/* ---- training ---- */
+
+enum heed_precision { HEED_F32, HEED_BF16 };
+
+/* Parallel text: n source files with n target files line by line, or, where tgt is NULL, n files
+ * of tab-separated pairs. */
+struct heed_corpus {
+    const char *const *src, *const *tgt;
+    int n;
+};
+
+enum heed_event_kind {
+    HEED_EVENT_START,    /* the model and the data are open */
+    HEED_EVENT_STEP,     /* after every optimizer step */
+    HEED_EVENT_SKIP,     /* the step's gradient was not usable; parameters unchanged */
+    HEED_EVENT_ROLLBACK, /* several skips in a row: back to the last good checkpoint */
+    HEED_EVENT_VALID,    /* validation finished */
+    HEED_EVENT_SAVE,     /* a checkpoint is on disk */
+    HEED_EVENT_DONE      /* last event of a run that ends well, interrupted or not */
+};
+
+struct heed_event {
+    enum heed_event_kind kind;
+    int64_t step, epoch;
+    double loss;     /* label-smoothed, per target token, since the last event of this kind */
+    double lr;       /* learning rate of this step */
+    double norm;     /* gradient norm before clipping */
+    double tokens_s; /* target tokens per second, smoothed */
+    double seconds;  /* since the start of this run */
+    double seconds_to_go;
+    double nll, perplexity, bleu; /* HEED_EVENT_VALID; bleu < 0 when not computed */
+    bool best;                    /* HEED_EVENT_VALID: the best so far */
+    const char *text;             /* a sentence for a person, or NULL */
+};
+
+struct heed_train_options {
+    struct heed_corpus train, valid; /* valid.n == 0: no validation */
+    const char *vocab;               /* SentencePiece model file */
+    const char *out;                 /* output directory */
+    struct heed_config config;       /* vocab_size 0: taken from the vocabulary */
+    enum heed_precision precision;
+    uint64_t seed;
+    int64_t steps;    /* optimizer steps in all */
+    int batch_tokens; /* at most this many tokens on each side of a batch */
+    int accumulate;   /* batches per optimizer step */
+    int warmup;       /* steps */
+    float peak_lr;    /* 0: the paper's D^-0.5 * warmup^-0.5 */
+    float beta1, beta2, epsilon;
+    float label_smoothing;
+    float clip;                 /* gradient norm; 0: no clipping */
+    int64_t valid_every;        /* steps; 0: only at the end */
+    bool valid_bleu;            /* translate the validation source and score it */
+    const char *valid_tokenize; /* for that score: see heed_bleu */
+    int patience;               /* validations without a better result before stopping; 0: never */
+    int64_t save_every;         /* steps; 0: only at the end */
+    int keep;                   /* newest checkpoints kept, besides the best */
+    bool resume;                /* go on from the newest checkpoint in out */
+    const volatile sig_atomic_t *stop; /* non-zero: save and return; may be NULL */
+    void (*event)(void *user, const struct heed_event *e); /* may be NULL */
+    void *user;
+};
+
+HEED_API struct heed_train_options heed_train_defaults(void);
+
+struct heed_trainer;
+HEED_API struct heed_trainer *heed_trainer_open(struct heed_engine *e,
+                                                const struct heed_train_options *o,
+                                                struct heed_error *err);
+/* Runs to the last step, to the end of patience or until *stop; a checkpoint is saved in each
+ * case. */
+HEED_API enum heed_status heed_trainer_run(struct heed_trainer *t, struct heed_error *err);
+HEED_API void heed_trainer_free(struct heed_trainer *t);
+
+/* The mean of the parameters of n checkpoints, written as a model directory. */
+HEED_API enum heed_status heed_average(const char *const *dirs, int n, const char *out,
+                                       struct heed_error *err);
+
+/* ---- translation ---- */
+
+struct heed_model;   /* immutable weights and tokenizer; share freely */
+struct heed_session; /* one thread's decoding state */
+
+HEED_API struct heed_model *heed_model_load(struct heed_engine *e, const char *dir,
+                                            struct heed_error *err);
+HEED_API void heed_model_free(struct heed_model *m);
+
+struct heed_result {
+    const char *text; /* UTF-8, NUL-terminated */
+    size_t len;
+    float score; /* sum of the log-probabilities of its tokens, end mark included */
+};
+
+HEED_API struct heed_session *heed_session_open(const struct heed_model *m, struct heed_error *err);
+/* Translates n sentences; out[i] stays valid until the next call on this session. */
+HEED_API enum heed_status heed_translate(struct heed_session *s, const char *const *src, int n,
+                                         const struct heed_result **out, struct heed_error *err);
+HEED_API void heed_session_free(struct heed_session *s);
+
+/* ---- scoring: equal to sacreBLEU's corpus scores ---- */
+
+struct heed_score {
+    double value;        /* 0 to 100 */
+    char signature[160]; /* how it was computed */
+    /* BLEU only */
+    double precision[4], brevity_penalty;
+    long hyp_len, ref_len;
+};
+
+/* tokenize: 13a, zh, intl, char or none. */
+HEED_API enum heed_status heed_bleu(const char *const *hyp, const char *const *ref, int n,
+                                    const char *tokenize, struct heed_score *out,
+                                    struct heed_error *err);
+HEED_API enum heed_status heed_chrf(const char *const *hyp, const char *const *ref, int n,
+                                    struct heed_score *out, struct heed_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

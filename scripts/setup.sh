@@ -1,0 +1,64 @@
+#!/bin/sh
+# setup.sh - what the build needs and this machine lacks, installed with an announcement.
+#
+# Silent and quick when nothing is missing. Debian and Ubuntu: apt-get as root or through sudo;
+# where that may not be, or on other systems, one sentence says what to install, and the exit
+# status is 1.
+set -u
+
+missing=
+
+# need PACKAGE TEST...: PACKAGE is missing when the test fails
+need() {
+    package=$1
+    shift
+    "$@" >/dev/null 2>&1 || missing="$missing $package"
+}
+
+compilers() {
+    command -v "${CC:-cc}" && command -v "${CXX:-c++}"
+}
+
+header() {
+    echo "#include <$1>" | "${CC:-cc}" -E -
+}
+
+need g++ compilers
+need cmake command -v cmake
+need ninja-build command -v ninja
+need pkg-config command -v pkg-config
+need libdnnl-dev header oneapi/dnnl/dnnl.h
+need libsentencepiece-dev pkg-config --exists sentencepiece
+need libicu-dev pkg-config --exists icu-i18n icu-uc
+need libjansson-dev pkg-config --exists jansson
+need zlib1g-dev pkg-config --exists zlib
+need liblzma-dev pkg-config --exists liblzma
+need libcmocka-dev pkg-config --exists cmocka
+
+[ -n "$missing" ] || exit 0
+missing=${missing# }
+
+if ! command -v apt-get >/dev/null; then
+    echo "heed needs packages that are not installed (by their Debian names): $missing." >&2
+    exit 1
+fi
+
+if [ "$(id -u)" = 0 ]; then
+    root=
+elif command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
+    root=sudo
+else
+    echo "heed needs packages that only root can install:" \
+        "apt-get update && apt-get install -y $missing" >&2
+    exit 1
+fi
+
+echo "heed needs packages that are not installed yet, so apt-get installs them now: $missing."
+apt() {
+    $root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@" >/dev/null
+}
+# shellcheck disable=SC2086 # one word a package
+if ! { apt update && apt install -y --no-install-recommends $missing; }; then
+    echo "heed: apt-get could not install $missing; its own words are above." >&2
+    exit 1
+fi

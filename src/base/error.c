@@ -1,0 +1,44 @@
+/*
+ * error.c - one sentence for the caller.
+ */
+#include "base/error.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void fill(struct heed_error *err, enum heed_status status, const char *format, va_list ap)
+{
+    if (!err) return;
+    err->status = status;
+    vsnprintf(err->text, sizeof err->text, format, ap);
+}
+
+enum heed_status error_set(struct heed_error *err, enum heed_status status, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    fill(err, status, format, ap);
+    va_end(ap);
+    return status;
+}
+
+enum heed_status error_errno(struct heed_error *err, const char *format, ...)
+{
+    const char *why = strerror(errno);
+    va_list ap;
+    va_start(ap, format);
+    fill(err, HEED_EIO, format, ap);
+    va_end(ap);
+    if (err) {
+        size_t n = strlen(err->text);
+        snprintf(err->text + n, sizeof err->text - n, ": %s", why);
+    }
+    return HEED_EIO;
+}
+
+enum heed_status error_memory(struct heed_error *err, size_t bytes, const char *what)
+{
+    return error_set(err, HEED_ENOMEM, "out of memory: %zu bytes for %s", bytes, what);
+}

@@ -1,0 +1,24 @@
+/*
+ * error.h - one sentence for the caller. Every failing path of the library ends here.
+ */
+#ifndef HEED_BASE_ERROR_H
+#define HEED_BASE_ERROR_H
+#include "heed.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Fills err (which may be NULL) and returns status, so that a caller can return the call. A text
+ * too long for err is cut at the end. */
+enum heed_status error_set(struct heed_error *err, enum heed_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The same with ": " and the system's words for errno at the end; HEED_EIO. */
+enum heed_status error_errno(struct heed_error *err, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* HEED_ENOMEM: "out of memory: N bytes for WHAT". */
+enum heed_status error_memory(struct heed_error *err, size_t bytes, const char *what);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

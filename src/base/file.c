@@ -1,0 +1,271 @@
+/*
+ * file.c - whole files in, whole files out.
+ *
+ * Everything heed keeps on disk (config.json, weights, optimizer state, vocabularies) passes
+ * through file_write, so the promise that a crash or a full disk leaves the last good file is kept
+ * here and nowhere else. The order that keeps it: write the temporary file, fsync it, rename it
+ * over the old one, fsync the directory that holds the name.
+ */
+#include "base/file.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+/* ---- reading ---- */
+
+enum { READ_FIRST = 1 << 16 }; /* first guess at the length of a pipe */
+
+/* Reads until the end or until cap bytes are there. */
+static enum heed_status read_upto(int fd, char *data, size_t cap, size_t *len, const char *path,
+                                  struct heed_error *err)
+{
+    while (*len < cap) {
+        ssize_t got = read(fd, data + *len, cap - *len);
+        if (got == 0) break;
+        if (got > 0)
+            *len += (size_t)got;
+        else if (errno != EINTR)
+            return error_errno(err, "cannot read %s", path);
+    }
+    return HEED_OK;
+}
+
+/* Grows *data to the end of fd. The size a file claims is only a first guess: pipes and /proc
+ * claim 0, and a file may grow meanwhile. */
+static enum heed_status read_all(int fd, size_t guess, size_t limit, char **data, size_t *len,
+                                 const char *path, struct heed_error *err)
+{
+    size_t cap = guess;
+    for (;;) {
+        /* One byte more than the content: it tells the end of the file from a full buffer, and
+         * holds the NUL. */
+        if (cap > limit) cap = limit;
+        char *grown = realloc(*data, cap + 1);
+        if (!grown) return error_memory(err, cap + 1, path);
+        *data = grown;
+        enum heed_status st = read_upto(fd, *data, cap + 1, len, path, err);
+        if (st) return st;
+        if (*len <= cap) break;
+        if (cap == limit)
+            return error_set(err, HEED_EFORMAT, "%s is larger than the %zu bytes it may have", path,
+                             limit);
+        cap = cap > limit / 2 ? limit : cap * 2;
+    }
+    (*data)[*len] = '\0';
+    return HEED_OK;
+}
+
+enum heed_status file_read(const char *path, size_t limit, char **data, size_t *len,
+                           struct heed_error *err)
+{
+    assert(limit < SIZE_MAX);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return error_errno(err, "cannot open %s", path);
+
+    enum heed_status st;
+    struct stat info;
+    char *content = NULL;
+    size_t n = 0;
+    if (fstat(fd, &info) != 0) {
+        st = error_errno(err, "cannot read %s", path);
+    } else if (S_ISDIR(info.st_mode)) {
+        st = error_set(err, HEED_EIO, "cannot read %s: it is a directory, expected a file", path);
+    } else if (S_ISREG(info.st_mode) && (uintmax_t)info.st_size > limit) {
+        st = error_set(err, HEED_EFORMAT, "%s has %jd bytes, expected at most %zu", path,
+                       (intmax_t)info.st_size, limit);
+    } else {
+        size_t guess =
+            S_ISREG(info.st_mode) && info.st_size > 0 ? (size_t)info.st_size : (size_t)READ_FIRST;
+        st = read_all(fd, guess, limit, &content, &n, path, err);
+    }
+    close(fd);
+    if (st) {
+        free(content);
+        return st;
+    }
+    *data = content;
+    *len = n;
+    return HEED_OK;
+}
+
+/* ---- writing ---- */
+
+enum { WRITE_MOST = 1 << 30 }; /* some systems refuse a single write of 2 GiB */
+
+static bool write_fully(int fd, const char *data, size_t len)
+{
+    while (len) {
+        ssize_t put = write(fd, data, len < WRITE_MOST ? len : WRITE_MOST);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return false;
+        data += put;
+        len -= (size_t)put;
+    }
+    return true;
+}
+
+/* false with errno set when not every byte is known to be on the disk. close is asked too: network
+ * file systems report a full disk there. */
+static bool write_parts(const char *path, const struct file_part *part, int n)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return false;
+    bool good = true;
+    for (int i = 0; good && i < n; i++) good = write_fully(fd, part[i].data, part[i].len);
+    good = good && fsync(fd) == 0;
+    int why = errno;
+    if (close(fd) != 0 && good) return false;
+    errno = why;
+    return good;
+}
+
+/* The directory part of path in out; out has room for path, and at least 2 bytes. */
+static void parent_of(char *out, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    size_t n = !slash ? 0 : slash == path ? 1 : (size_t)(slash - path);
+    memcpy(out, n ? path : ".", n ? n : 1);
+    out[n ? n : 1] = '\0';
+}
+
+enum heed_status file_write(const char *path, const struct file_part *part, int n,
+                            struct heed_error *err)
+{
+    char temporary[PATH_MAX], parent[PATH_MAX];
+    int length = snprintf(temporary, sizeof temporary, "%s.tmp", path);
+    if (length < 0 || (size_t)length >= sizeof temporary) {
+        errno = ENAMETOOLONG;
+        return error_errno(err, "cannot write %s", path);
+    }
+    /* Renaming over /dev/null or a pipe would replace the device by a file. */
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return error_set(err, HEED_EIO, "cannot write %s: it exists and is not a regular file",
+                         path);
+
+    size_t total = 0;
+    for (int i = 0; i < n; i++) total += part[i].len;
+    if (!write_parts(temporary, part, n) || rename(temporary, path) != 0) {
+        enum heed_status st = error_errno(err, "cannot write %s (%zu bytes)", path, total);
+        unlink(temporary);
+        return st;
+    }
+    parent_of(parent, path);
+    return file_sync_dir(parent, err);
+}
+
+/* ---- directories ---- */
+
+enum heed_status file_sync_dir(const char *dir, struct heed_error *err)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return error_errno(err, "cannot open directory %s", dir);
+    enum heed_status st = HEED_OK;
+    /* EINVAL: a file system that has no such thing as syncing a directory. */
+    if (fsync(fd) != 0 && errno != EINVAL) st = error_errno(err, "cannot sync directory %s", dir);
+    close(fd);
+    return st;
+}
+
+static bool is_dir(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* One level; the parent exists. */
+static enum heed_status make_one(const char *dir, struct heed_error *err)
+{
+    char parent[PATH_MAX];
+    if (is_dir(dir)) return HEED_OK;
+    if (mkdir(dir, 0777) != 0) {
+        if (errno != EEXIST) return error_errno(err, "cannot create directory %s", dir);
+        if (is_dir(dir)) return HEED_OK; /* another process was quicker */
+        return error_set(err, HEED_EIO,
+                         "cannot create directory %s: it exists and is not a directory", dir);
+    }
+    parent_of(parent, dir);
+    return file_sync_dir(parent, err);
+}
+
+enum heed_status file_mkdir(const char *dir, struct heed_error *err)
+{
+    char path[PATH_MAX];
+    size_t n = strlen(dir);
+    if (n >= sizeof path) {
+        errno = ENAMETOOLONG;
+        return error_errno(err, "cannot create directory %s", dir);
+    }
+    memcpy(path, dir, n + 1);
+    while (n > 1 && path[n - 1] == '/') path[--n] = '\0';
+    for (size_t i = 1; i < n; i++) {
+        if (path[i] != '/' || path[i - 1] == '/') continue;
+        path[i] = '\0';
+        enum heed_status st = make_one(path, err);
+        if (st) return st;
+        path[i] = '/';
+    }
+    return make_one(path, err);
+}
+
+/* Empties the directory behind list, which is called dir in sentences. */
+static enum heed_status remove_entries(DIR *list, const char *dir, struct heed_error *err)
+{
+    for (;;) {
+        errno = 0;
+        struct dirent *entry = readdir(list);
+        if (!entry) return errno ? error_errno(err, "cannot list directory %s", dir) : HEED_OK;
+        const char *name = entry->d_name;
+        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) continue;
+        if (unlinkat(dirfd(list), name, 0) != 0 && errno != ENOENT)
+            return error_errno(err, "cannot remove %s/%s", dir, name);
+    }
+}
+
+enum heed_status file_remove_dir(const char *dir, struct heed_error *err)
+{
+    /* A link to a directory is refused: what it points at is not ours to empty. */
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) return HEED_OK;
+    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+    if (!list) {
+        enum heed_status st = error_errno(err, "cannot remove directory %s", dir);
+        if (fd >= 0) close(fd);
+        return st;
+    }
+    enum heed_status st = remove_entries(list, dir, err);
+    closedir(list);
+    if (!st && rmdir(dir) != 0 && errno != ENOENT)
+        st = error_errno(err, "cannot remove directory %s", dir);
+    return st;
+}
+
+/* ---- names ---- */
+
+bool file_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+enum heed_status file_join(char *out, size_t n, const char *dir, const char *name,
+                           struct heed_error *err)
+{
+    size_t length = strlen(dir);
+    const char *slash = length && dir[length - 1] != '/' ? "/" : "";
+    size_t need = length + strlen(slash) + strlen(name) + 1;
+    if (need > n)
+        return error_set(err, HEED_EARG, "path %s%s%s needs %zu bytes, expected at most %zu", dir,
+                         slash, name, need, n);
+    snprintf(out, n, "%s%s%s", dir, slash, name);
+    return HEED_OK;
+}

@@ -1,0 +1,40 @@
+/*
+ * file.h - whole files, written so that a crash at any moment leaves the old or the new one.
+ */
+#ifndef HEED_BASE_FILE_H
+#define HEED_BASE_FILE_H
+#include "heed.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* *data is malloced, with a NUL after the last byte that is not counted in *len. A file larger
+ * than limit bytes is an error. */
+enum heed_status file_read(const char *path, size_t limit, char **data, size_t *len,
+                           struct heed_error *err);
+
+struct file_part {
+    const void *data;
+    size_t len;
+};
+
+/* Writes the parts one after another to path + ".tmp", fsyncs it, renames it to path and fsyncs
+ * the directory. On failure the temporary file is removed and path is as it was. */
+enum heed_status file_write(const char *path, const struct file_part *part, int n,
+                            struct heed_error *err);
+
+/* Creates dir and missing parents; an existing directory is fine. */
+enum heed_status file_mkdir(const char *dir, struct heed_error *err);
+/* fsyncs a directory, so that a rename inside it survives a crash. */
+enum heed_status file_sync_dir(const char *dir, struct heed_error *err);
+/* Removes a directory and the plain files in it; a missing one is fine. */
+enum heed_status file_remove_dir(const char *dir, struct heed_error *err);
+bool file_exists(const char *path);
+/* "dir/name" in out[n]; HEED_EARG when it does not fit. */
+enum heed_status file_join(char *out, size_t n, const char *dir, const char *name,
+                           struct heed_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

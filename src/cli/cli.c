@@ -1,0 +1,108 @@
+/*
+ * cli.c - what the commands share; see cli.h.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void error_print(const char *format, va_list ap)
+{
+    fputs("heed: ", stderr);
+    vfprintf(stderr, format, ap);
+    fputc('\n', stderr);
+}
+
+int cli_failure(const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    error_print(format, ap);
+    va_end(ap);
+    return CLI_FAILURE;
+}
+
+int cli_misuse(const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    error_print(format, ap);
+    va_end(ap);
+    return CLI_MISUSE;
+}
+
+int cli_flush(void)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_DONE;
+    return cli_failure("cannot write to standard output: %s",
+                       errno ? strerror(errno) : "an earlier write failed");
+}
+
+const char *cli_count(char out[CLI_NUMBER_MAX], int64_t n)
+{
+    char digits[CLI_NUMBER_MAX];
+    int len = snprintf(digits, sizeof digits, "%lld", (long long)n);
+    char *p = out;
+    for (int i = 0; i < len; i++) {
+        *p++ = digits[i];
+        int left = len - 1 - i;
+        if (left > 0 && left % 3 == 0 && digits[i] != '-') *p++ = ',';
+    }
+    *p = '\0';
+    return out;
+}
+
+const char *cli_duration(char out[CLI_NUMBER_MAX], double seconds)
+{
+    enum { MINUTE = 60, HOUR = 60 * MINUTE, DAY = 24 * HOUR };
+    /* a rate of zero makes an estimate infinite; a century serves as well */
+    if (!(seconds < 100.0 * 365 * DAY)) return strcpy(out, "very long");
+    long s = seconds > 0 ? (long)(seconds + 0.5) : 0;
+    if (s < MINUTE) {
+        snprintf(out, CLI_NUMBER_MAX, "%lds", s);
+    } else if (s < HOUR) {
+        snprintf(out, CLI_NUMBER_MAX, "%ldm %02lds", s / MINUTE, s % MINUTE);
+    } else if (s < DAY) {
+        snprintf(out, CLI_NUMBER_MAX, "%ldh %02ldm", s / HOUR, s % HOUR / MINUTE);
+    } else {
+        snprintf(out, CLI_NUMBER_MAX, "%ldd %02ldh", s / DAY, s % DAY / HOUR);
+    }
+    return out;
+}
+
+enum { WORD_MAX = 64 };
+
+/* Insertions, deletions and replacements that turn a into b; both are shorter than WORD_MAX. */
+static int edit_distance(const char *a, const char *b)
+{
+    int na = (int)strlen(a), nb = (int)strlen(b);
+    int row[WORD_MAX];
+    for (int j = 0; j <= nb; j++) row[j] = j;
+    for (int i = 1; i <= na; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= nb; j++) {
+            int replaced = diagonal + (a[i - 1] != b[j - 1]);
+            int shorter = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            diagonal = row[j];
+            row[j] = replaced < shorter ? replaced : shorter;
+        }
+    }
+    return row[nb];
+}
+
+void suggestion_try(struct suggestion *s, const char *candidate)
+{
+    size_t n = strlen(s->word);
+    if (n == 0 || n >= WORD_MAX || strlen(candidate) >= WORD_MAX) return;
+    /* a word cut short is as good as one typing error, since people abbreviate */
+    bool prefix = n >= 3 && strncmp(candidate, s->word, n) == 0;
+    int distance = prefix ? 1 : edit_distance(s->word, candidate);
+    int limit = n < 4 ? 1 : n < 8 ? 2 : 3;
+    if (distance > limit || (s->best && distance >= s->distance)) return;
+    s->best = candidate;
+    s->distance = distance;
+}

@@ -1,0 +1,42 @@
+/*
+ * cli.h - what the commands share: exit codes, error sentences, output that is checked, numbers
+ * for people. The program sees the library through heed.h alone.
+ */
+#ifndef HEED_CLI_H
+#define HEED_CLI_H
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { CLI_DONE = 0, CLI_FAILURE = 1, CLI_MISUSE = 2 };
+
+/* Both print "heed: sentence" on stderr and return their exit code, so that a command can return
+ * the call. */
+int cli_failure(const char *format, ...) __attribute__((format(printf, 1, 2)));
+int cli_misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Flushes stdout; CLI_FAILURE with a sentence when anything written since the start was lost. */
+int cli_flush(void);
+
+/* "1,234,567" in a buffer the caller lends; returns it. */
+enum { CLI_NUMBER_MAX = 32 };
+const char *cli_count(char out[CLI_NUMBER_MAX], int64_t n);
+/* "42s", "3m 20s", "5h 07m" or "2d 04h" */
+const char *cli_duration(char out[CLI_NUMBER_MAX], double seconds);
+
+/* The nearest of the candidates tried to a mistyped word. {.word = w} to begin with; best stays
+ * NULL while nothing was near enough to be what was meant. */
+struct suggestion {
+    const char *word, *best;
+    int distance; /* edits from word to best */
+};
+void suggestion_try(struct suggestion *s, const char *candidate);
+
+/* The commands: each has its own file, takes the arguments of main (argv[1] is its name) and
+ * returns the program's exit code. */
+int cmd_vocab(int argc, char **argv);
+int cmd_train(int argc, char **argv);
+int cmd_translate(int argc, char **argv);
+int cmd_score(int argc, char **argv);
+int cmd_average(int argc, char **argv);
+
+#endif

@@ -1,0 +1,263 @@
+/*
+ * cmd_train.c - `heed train`: parallel text in, a model directory out.
+ *
+ * The options are fields of struct heed_train_options and struct heed_config one by one. Ctrl-C or
+ * SIGTERM asks the trainer to save and return; a second one kills.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "heed.h"
+
+struct train {
+    struct heed_train_options o;
+    struct heed_config shape; /* what was given on top of the preset; -1: nothing */
+    struct words pairs, src, tgt, valid_pairs, valid_src, valid_tgt;
+    const char *preset, *precision, *device;
+    int64_t seed;
+    int threads;
+    bool quiet;
+};
+
+/* The signal that asked for a stop. A handler can reach nothing but a global. */
+static volatile sig_atomic_t stop_signal;
+
+static void on_signal(int signal_number)
+{
+    stop_signal = signal_number;
+}
+
+/* SA_RESETHAND: the second signal finds the default action, which kills. */
+static void catch_signals(void)
+{
+    struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND | SA_RESTART};
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGINT, &a, NULL);
+    sigaction(SIGTERM, &a, NULL);
+}
+
+/* A word as a shell would read it back. */
+static void print_quoted(const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-./=:,+@%";
+    if (*word && word[strspn(word, plain)] == '\0') {
+        fputs(word, stderr);
+        return;
+    }
+    fputc('\'', stderr);
+    for (; *word; word++) {
+        if (*word == '\'') {
+            fputs("'\\''", stderr);
+        } else {
+            fputc(*word, stderr);
+        }
+    }
+    fputc('\'', stderr);
+}
+
+static void print_how_to_go_on(const struct train *t, int argc, char **argv)
+{
+    fputs("saved; to go on:\n ", stderr);
+    for (int i = 0; i < argc; i++) {
+        fputc(' ', stderr);
+        print_quoted(argv[i]);
+    }
+    fputs(t->o.resume ? "\n" : " --resume\n", stderr);
+}
+
+/* Files of pairs, or files of sources with files of targets; never both. */
+static int set_corpus(struct heed_corpus *c, const char *prefix, const struct words *pairs,
+                      const struct words *src, const struct words *tgt)
+{
+    if (pairs->n && (src->n || tgt->n)) {
+        return cli_misuse("--%spairs and --%s%s exclude each other", prefix, prefix,
+                          src->n ? "src" : "tgt");
+    }
+    if (src->n != tgt->n) {
+        return cli_misuse("--%ssrc is given %d times and --%stgt %d times; they go in pairs",
+                          prefix, src->n, prefix, tgt->n);
+    }
+    if (pairs->n) {
+        *c = (struct heed_corpus){.src = pairs->v, .n = pairs->n};
+    } else if (src->n) {
+        *c = (struct heed_corpus){.src = src->v, .tgt = tgt->v, .n = src->n};
+    }
+    return OPTIONS_GO_ON;
+}
+
+/* The preset with what was given on top of it. */
+static enum heed_status set_shape(struct train *t, struct heed_error *err)
+{
+    struct heed_config *c = &t->o.config;
+    const struct heed_config *given = &t->shape;
+    enum heed_status status = heed_config_preset(c, t->preset, err);
+    if (status != HEED_OK) return status;
+    if (given->d_model > 0) c->d_model = given->d_model;
+    if (given->d_ff > 0) c->d_ff = given->d_ff;
+    if (given->heads > 0) c->heads = given->heads;
+    if (given->encoder_layers > 0) c->encoder_layers = given->encoder_layers;
+    if (given->decoder_layers > 0) c->decoder_layers = given->decoder_layers;
+    if (given->max_length > 0) c->max_length = given->max_length;
+    if (given->dropout >= 0) c->dropout = given->dropout;
+    if (given->attention_dropout >= 0) c->attention_dropout = given->attention_dropout;
+    if (given->ff_dropout >= 0) c->ff_dropout = given->ff_dropout;
+    return HEED_OK;
+}
+
+static int check(struct train *t)
+{
+    int code = set_corpus(&t->o.train, "", &t->pairs, &t->src, &t->tgt);
+    if (code != OPTIONS_GO_ON) return code;
+    if (t->o.train.n == 0) {
+        return cli_misuse("train needs --pairs FILE, or --src FILE and --tgt FILE; "
+                          "see heed train --help");
+    }
+    code = set_corpus(&t->o.valid, "valid-", &t->valid_pairs, &t->valid_src, &t->valid_tgt);
+    if (code != OPTIONS_GO_ON) return code;
+    struct heed_error err = {0};
+    if (set_shape(t, &err) != HEED_OK) return cli_misuse("%s", err.text);
+    t->o.precision = strcmp(t->precision, "bf16") == 0 ? HEED_BF16 : HEED_F32;
+    t->o.seed = (uint64_t)t->seed;
+    return OPTIONS_GO_ON;
+}
+
+static int run(struct train *t, int argc, char **argv)
+{
+    struct progress progress;
+    progress_init(&progress, t->o.steps, &stop_signal, t->quiet);
+    t->o.stop = &stop_signal;
+    t->o.event = progress_event;
+    t->o.user = &progress;
+    catch_signals();
+
+    struct heed_error err = {0};
+    struct heed_engine *engine = heed_engine_open(t->device, t->threads, &err);
+    struct heed_trainer *trainer = engine ? heed_trainer_open(engine, &t->o, &err) : NULL;
+    bool good = trainer && heed_trainer_run(trainer, &err) == HEED_OK;
+    heed_trainer_free(trainer);
+    heed_engine_free(engine);
+
+    progress_clear(&progress);
+    if (!good) return cli_failure("%s", err.text);
+    if (!stop_signal) return CLI_DONE;
+    if (!t->quiet) print_how_to_go_on(t, argc, argv);
+    /* end as the signal would have, so that a script around this one stops as well */
+    signal(stop_signal, SIG_DFL);
+    raise(stop_signal);
+    return CLI_FAILURE;
+}
+
+/* The table is in the order in which a person needs the options. */
+static int parse(struct train *t, int argc, char **argv)
+{
+    const double many = 1e9, huge = 1e15;
+    struct heed_train_options *o = &t->o;
+    struct heed_config *c = &t->shape;
+    const struct option option[] = {
+        {.help = "data"},
+        {"pairs", "FILE", "tab-separated pairs, plain, .gz or .xz; repeatable", .words = &t->pairs},
+        {"src", "FILE", "source side, with --tgt line by line; repeatable", .words = &t->src},
+        {"tgt", "FILE", "target side; repeatable", .words = &t->tgt},
+        {"valid-pairs", "FILE", "pairs for validation", .words = &t->valid_pairs},
+        {"valid-src", "FILE", "source side for validation", .words = &t->valid_src},
+        {"valid-tgt", "FILE", "target side for validation", .words = &t->valid_tgt},
+        {"vocab", "FILE", "vocabulary made by heed vocab", .string = &o->vocab, .required = true},
+        {"out", "DIR", "where the model and its checkpoints go", .string = &o->out,
+         .required = true},
+
+        {.help = "model (what is not given comes from the preset)"},
+        {"preset", NULL, "size of the model", .string = &t->preset,
+         .choices = "tiny|small|base|big"},
+        {"d-model", "N", "width of the model", .integer = &c->d_model, .min = 1, .max = 65536},
+        {"d-ff", "N", "inner width of the feed-forward", .integer = &c->d_ff, .min = 1,
+         .max = 1048576},
+        {"heads", "N", "attention heads", .integer = &c->heads, .min = 1, .max = 1024},
+        {"encoder-layers", "N", "layers of the encoder", .integer = &c->encoder_layers, .min = 1,
+         .max = 1024},
+        {"decoder-layers", "N", "layers of the decoder", .integer = &c->decoder_layers, .min = 1,
+         .max = 1024},
+        {"max-length", "N", "longest sentence in tokens", .integer = &c->max_length, .min = 2,
+         .max = 1048576},
+        {"dropout", "RATE", "on sub-layer outputs and embeddings", .number = &c->dropout,
+         .max = 0.99},
+        {"attention-dropout", "RATE", "on attention weights", .number = &c->attention_dropout,
+         .max = 0.99},
+        {"ff-dropout", "RATE", "inside the feed-forward", .number = &c->ff_dropout, .max = 0.99},
+
+        {.help = "optimization"},
+        {"steps", "N", "optimizer steps in all", .integer64 = &o->steps, .min = 1, .max = huge},
+        {"batch-tokens", "N", "tokens on each side of a batch, at most",
+         .integer = &o->batch_tokens, .min = 16, .max = many},
+        {"accumulate", "N", "batches per step", .integer = &o->accumulate, .min = 1, .max = many},
+        {"lr", "RATE", "peak learning rate; 0: (d-model * warmup)^-0.5", .number = &o->peak_lr,
+         .max = 100},
+        {"warmup", "N", "steps until the peak", .integer = &o->warmup, .min = 1, .max = many},
+        {"beta1", "X", "Adam", .number = &o->beta1, .max = 1},
+        {"beta2", "X", "Adam", .number = &o->beta2, .max = 1},
+        {"epsilon", "X", "Adam", .number = &o->epsilon, .max = 1},
+        {"label-smoothing", "X", "weight of the uniform part of the target",
+         .number = &o->label_smoothing, .max = 0.99},
+        {"clip", "NORM", "largest gradient norm; 0: no limit", .number = &o->clip, .max = 1e9},
+        {"seed", "N", "the same seed and data give the same model", .integer64 = &t->seed,
+         .max = huge},
+
+        {.help = "validation and checkpoints"},
+        {"valid-every", "N", "steps; 0: only at the end", .integer64 = &o->valid_every,
+         .max = huge},
+        {"no-bleu", NULL, "do not translate the validation source", .flag = &o->valid_bleu,
+         .clears = true},
+        {"valid-tokenize", NULL, "for that BLEU", .string = &o->valid_tokenize,
+         .choices = "13a|zh|intl|char|none"},
+        {"patience", "N", "stop after N validations without a better one; 0: never",
+         .integer = &o->patience, .max = many},
+        {"save-every", "N", "steps; 0: only at the end", .integer64 = &o->save_every, .max = huge},
+        {"keep", "N", "newest checkpoints kept, besides the best", .integer = &o->keep, .min = 1,
+         .max = many},
+        {"resume", NULL, "go on from the newest checkpoint in --out", .flag = &o->resume},
+
+        {.help = "machine"},
+        {"device", "DEVICE", "cpu, cuda:N, or ref (slow, the oracle)", .string = &t->device},
+        {"threads", "N", "0 means all cores", .integer = &t->threads, .max = 4096},
+        {"precision", NULL, "of the arithmetic", .string = &t->precision, .choices = "f32|bf16"},
+        {"quiet", NULL, "print errors only", .flag = &t->quiet},
+    };
+    const struct usage usage = {
+        .command = "train",
+        .summary = "train a translation model on parallel text",
+        .synopsis = "--pairs FILE --vocab FILE --out DIR [options]",
+        .about = "Ctrl-C saves and says how to go on; a second Ctrl-C quits at once.",
+        .example =
+            "  heed train --pairs train.tsv.gz --valid-pairs dev.tsv --vocab vocab.model \\\n"
+            "      --preset small --steps 20000 --valid-every 1000 --out model",
+        .option = option,
+        .n = sizeof option / sizeof option[0],
+    };
+    return options_parse(&usage, argc, argv);
+}
+
+int cmd_train(int argc, char **argv)
+{
+    struct train t = {
+        .o = heed_train_defaults(),
+        .shape = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1},
+        .preset = "base",
+        .precision = "f32",
+        .device = "cpu",
+    };
+    t.seed = (int64_t)t.o.seed;
+    int code = parse(&t, argc, argv);
+    if (code == OPTIONS_GO_ON) code = check(&t);
+    if (code == OPTIONS_GO_ON) code = run(&t, argc, argv);
+    words_release(&t.pairs);
+    words_release(&t.src);
+    words_release(&t.tgt);
+    words_release(&t.valid_pairs);
+    words_release(&t.valid_src);
+    words_release(&t.valid_tgt);
+    return code;
+}

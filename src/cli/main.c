@@ -1,0 +1,89 @@
+/*
+ * main.c - the program: a table of commands.
+ *
+ * Exit codes: 0 done, 1 failure, 2 wrong usage. Errors are one sentence on stderr, "heed: ...".
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "heed.h"
+
+static const struct command {
+    const char *name, *summary;
+    int (*run)(int argc, char **argv);
+} commands[] = {
+    {"vocab", "train a subword vocabulary on raw text", cmd_vocab},
+    {"train", "train a translation model on parallel text", cmd_train},
+    {"translate", "translate lines of text", cmd_translate},
+    {"score", "BLEU and chrF of a translation", cmd_score},
+    {"average", "average the weights of checkpoints", cmd_average},
+};
+
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+static int help(void)
+{
+    puts(
+        "heed - the Transformer of \"Attention Is All You Need\": raw parallel text in, a trained\n"
+        "translator out\n\nusage: heed COMMAND [options]\n\ncommands:");
+    for (int i = 0; i < COMMANDS; i++) {
+        printf("  %-12s%s\n", commands[i].name, commands[i].summary);
+    }
+    puts("\n`heed help COMMAND` explains one; `heed --version` prints the version.\n\n"
+         "example:\n"
+         "  heed vocab --size 8000 --out vocab.model train.tsv\n"
+         "  heed train --pairs train.tsv --vocab vocab.model --preset small --out model\n"
+         "  echo \"A dog runs.\" | heed translate --model model");
+    return cli_flush();
+}
+
+static const struct command *find(const char *name)
+{
+    for (int i = 0; i < COMMANDS; i++) {
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+    }
+    return NULL;
+}
+
+static int unknown(const char *name)
+{
+    struct suggestion near = {.word = name};
+    for (int i = 0; i < COMMANDS; i++) suggestion_try(&near, commands[i].name);
+    if (near.best) return cli_misuse("there is no command %s; did you mean %s?", name, near.best);
+    return cli_misuse("there is no command %s; see heed --help", name);
+}
+
+/* A file opened later must not land on a standard descriptor that came closed: it would take what
+ * is meant for stdout. Writing to such a stdout then fails, as it should. */
+static void occupy_standard_descriptors(void)
+{
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0) return;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    occupy_standard_descriptors();
+    /* a closed pipe is an error of write, reported like a full disk */
+    signal(SIGPIPE, SIG_IGN);
+
+    const char *name = argc > 1 ? argv[1] : NULL;
+    if (!name) return cli_misuse("no command given; see heed --help");
+    if (strcmp(name, "--version") == 0) {
+        printf("heed %s\n", heed_version());
+        return cli_flush();
+    }
+    bool asks_help =
+        strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0;
+    if (asks_help && argc == 2) return help();
+    if (asks_help) name = argv[2];
+
+    const struct command *c = find(name);
+    if (!c) return unknown(name);
+    if (asks_help) return c->run(3, (char *[]){argv[0], argv[2], "--help", NULL});
+    return c->run(argc, argv);
+}

@@ -1,0 +1,121 @@
+/*
+ * progress.c - training as a person watches it; see progress.h.
+ */
+#include "cli/progress.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+void progress_init(struct progress *p, int64_t steps, const volatile sig_atomic_t *stop, bool quiet)
+{
+    *p = (struct progress){.quiet = quiet,
+                           .terminal = isatty(STDERR_FILENO),
+                           .steps = steps,
+                           .stop = stop,
+                           .shown = -1};
+}
+
+void progress_clear(struct progress *p)
+{
+    if (p->drawn) fputs("\r\x1b[K", stderr);
+    p->drawn = false;
+}
+
+__attribute__((format(printf, 2, 3))) static void say(struct progress *p, const char *format, ...)
+{
+    progress_clear(p);
+    va_list ap;
+    va_start(ap, format);
+    vfprintf(stderr, format, ap);
+    va_end(ap);
+    fputc('\n', stderr);
+}
+
+/* A line longer than the screen would wrap and could not be taken back. */
+static void draw(struct progress *p, const char *line)
+{
+    struct winsize w = {0};
+    int columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ? w.ws_col - 1 : 79;
+    fprintf(stderr, "\r%.*s\x1b[K", columns, line);
+    fflush(stderr);
+    p->drawn = true;
+}
+
+/* A screen is refreshed as fast as one reads. A log gets a line every ten seconds at first and
+ * ever more rarely then, so that a day's training fits on a few pages. */
+static bool is_due(const struct progress *p, const struct heed_event *e)
+{
+    double wait = p->terminal ? 0.2 : 10 + e->seconds / 100;
+    return p->shown < 0 || e->seconds - p->shown >= wait || e->step == p->steps;
+}
+
+static void show_step(struct progress *p, const struct heed_event *e)
+{
+    p->loss += e->loss;
+    p->n++;
+    if (!is_due(p, e)) return;
+    char step[CLI_NUMBER_MAX], steps[CLI_NUMBER_MAX], speed[CLI_NUMBER_MAX], left[CLI_NUMBER_MAX];
+    char line[256];
+    snprintf(line, sizeof line, "step %s/%s  epoch %lld  loss %.4f  lr %.3g  %s tok/s  %s left",
+             cli_count(step, e->step), cli_count(steps, p->steps), (long long)e->epoch,
+             p->loss / p->n, e->lr, cli_count(speed, (int64_t)e->tokens_s),
+             cli_duration(left, e->seconds_to_go));
+    if (p->terminal) {
+        draw(p, line);
+    } else {
+        say(p, "%s", line);
+    }
+    p->shown = e->seconds;
+    p->loss = 0;
+    p->n = 0;
+}
+
+static void show_validation(struct progress *p, const struct heed_event *e)
+{
+    char step[CLI_NUMBER_MAX], bleu[CLI_NUMBER_MAX] = "";
+    if (e->bleu >= 0) snprintf(bleu, sizeof bleu, "  BLEU %.2f", e->bleu);
+    say(p, "step %s: validation  nll %.4f  perplexity %.2f%s%s", cli_count(step, e->step), e->nll,
+        e->perplexity, bleu, e->best ? "  best so far" : "");
+}
+
+void progress_event(void *user, const struct heed_event *e)
+{
+    struct progress *p = user;
+    if (p->quiet) return;
+    char step[CLI_NUMBER_MAX], time[CLI_NUMBER_MAX];
+    cli_count(step, e->step);
+    switch (e->kind) {
+    case HEED_EVENT_START:
+        if (e->text) say(p, "%s", e->text);
+        break;
+    case HEED_EVENT_STEP:
+        show_step(p, e);
+        break;
+    case HEED_EVENT_SKIP:
+        say(p, "step %s: %s", step, e->text ? e->text : "skipped, its gradient is not usable");
+        break;
+    case HEED_EVENT_ROLLBACK:
+        say(p, "step %s: %s", step, e->text ? e->text : "back to the last good checkpoint");
+        break;
+    case HEED_EVENT_VALID:
+        show_validation(p, e);
+        break;
+    case HEED_EVENT_SAVE:
+        say(p, "step %s: %s", step, e->text ? e->text : "saved");
+        break;
+    case HEED_EVENT_DONE:
+        if (p->drawn) fputc('\n', stderr); /* the last step stays to be read */
+        p->drawn = false;
+        say(p, "%s%s%s steps, %s in this run", e->text ? e->text : "", e->text ? ": " : "", step,
+            cli_duration(time, e->seconds));
+        break;
+    }
+    if (p->stop && *p->stop && !p->stopping) {
+        p->stopping = true;
+        if (e->kind != HEED_EVENT_DONE) say(p, "stopping; a second Ctrl-C quits without saving");
+    }
+}

@@ -1,0 +1,21 @@
+/*
+ * config.h - the shape of the model: checks, config.json.
+ */
+#ifndef HEED_MODEL_CONFIG_H
+#define HEED_MODEL_CONFIG_H
+#include "heed.h"
+
+/* One sentence for the first thing that makes no sense: sizes below 1 or absurd, d_model odd or
+ * not divisible by heads, rates outside [0, 1). */
+enum heed_status config_check(const struct heed_config *c, struct heed_error *err);
+/* NULL-terminated JSON, malloced. */
+char *config_format(const struct heed_config *c);
+/* path is what an error calls the text. The result has been checked. */
+enum heed_status config_parse(struct heed_config *c, const char *json, size_t len, const char *path,
+                              struct heed_error *err);
+enum heed_status config_load(struct heed_config *c, const char *path, struct heed_error *err);
+/* HEED_EFORMAT naming the first field in which found differs from expected. */
+enum heed_status config_same(const struct heed_config *found, const struct heed_config *expected,
+                             const char *path, struct heed_error *err);
+
+#endif

@@ -1,0 +1,37 @@
+/*
+ * head.c - the output layer and the loss (paper 3.4, 5.4).
+ *
+ * Logits [T,V] would be the largest matrix of all, so they exist for one chunk of rows at a time:
+ * product, cross-entropy, and both products of the gradient, then the next chunk.
+ */
+#include "model/layers.h"
+
+static const struct mat none;
+static const struct drop no_drop;
+
+/* Long enough that each pass over the [V,D] gradient is worth it, short enough that a chunk of
+ * logits stays near the cache. */
+enum { CHUNK_ELEMENTS = 8 << 20, CHUNK_MIN = 128, CHUNK_MAX = 1024 };
+
+int head_chunk(const struct heed_config *c)
+{
+    int rows = CHUNK_ELEMENTS / c->vocab_size / CHUNK_MIN * CHUNK_MIN;
+    return rows < CHUNK_MIN ? CHUNK_MIN : rows > CHUNK_MAX ? CHUNK_MAX : rows;
+}
+
+void head_loss(struct run *r, struct mat x, const int32_t *target, float label_smoothing,
+               struct mat dx)
+{
+    const struct ops *op = r->be->op;
+    struct mat e = r->p->w.embed;
+    for (int row = 0; row < x.rows; row += r->s.logits.rows) {
+        int n = x.rows - row < r->s.logits.rows ? x.rows - row : r->s.logits.rows;
+        struct mat part = mat_rows(x, row, n), logits = mat_rows(r->s.logits, 0, n);
+        op->linear(r->be, logits, part, e, none, ACT_NONE, no_drop);
+        op->xent(r->be, logits, target + row, label_smoothing, dx.p != NULL,
+                 mat_rows(r->s.loss, row, n));
+        if (dx.p)
+            op->linear_bwd(r->be, mat_rows(dx, row, n), 0, r->g.embed, none, logits, none, part, e,
+                           ACT_NONE, no_drop);
+    }
+}

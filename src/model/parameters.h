@@ -1,0 +1,105 @@
+/*
+ * parameters.h - what the model learns: one flat array, named tensors inside it.
+ *
+ * The order of the tensors is fixed by one walk over the structure (parameters.c); measuring,
+ * binding, naming, initialising and storing all follow it. Matrices of products may be read from a
+ * second array of another type (bf16), kept equal to the master by the optimizer; biases and norms
+ * are always read from the master.
+ */
+#ifndef HEED_MODEL_PARAMETERS_H
+#define HEED_MODEL_PARAMETERS_H
+#include "ops/ops.h"
+
+/* q, k and v lie one after another in memory, so that one product computes all three (paper
+ * 3.2.2): see mat_stack. All [D,D]; norm g, b [1,D]. */
+struct attention_weights {
+    struct mat q, k, v, out;
+    struct mat norm_g, norm_b;
+};
+
+struct ff_weights {
+    struct mat w1, b1; /* [F,D], [1,F] */
+    struct mat w2, b2; /* [D,F], [1,D] */
+    struct mat norm_g, norm_b;
+};
+
+struct encoder_weights {
+    struct attention_weights self;
+    struct ff_weights ff;
+};
+
+struct decoder_weights {
+    struct attention_weights self, cross;
+    struct ff_weights ff;
+};
+
+enum { LAYERS_MAX = 128 };
+
+struct weights {
+    struct mat embed; /* [V,D]: source, target and output, paper 3.4 */
+    struct encoder_weights encoder[LAYERS_MAX];
+    struct decoder_weights decoder[LAYERS_MAX];
+};
+
+/* n matrices of one shape that follow each other in memory, as one */
+static inline struct mat mat_stack(struct mat first, int n)
+{
+    first.rows *= n;
+    return first;
+}
+
+/* The three types that differ between precisions. */
+struct precision {
+    enum type act;    /* activations and their gradients */
+    enum type matrix; /* weights as the products read them */
+    enum type master; /* parameters, gradients, moments, statistics */
+};
+
+extern const struct precision precision_f32, precision_bf16, precision_f64;
+
+struct parameters {
+    struct backend *be;
+    struct heed_config config;
+    struct precision precision;
+    size_t n;            /* parameters in all */
+    struct mat master;   /* [1,n] */
+    struct mat copy;     /* [1,n] of type matrix; absent when that is the master's type */
+    struct mat position; /* [max_length,D] sines and cosines, not learned: paper 3.5 */
+    struct weights w;
+};
+
+enum heed_status parameters_open(struct parameters **out, struct backend *be,
+                                 const struct heed_config *c, struct precision p,
+                                 struct heed_error *err);
+void parameters_free(struct parameters *p);
+size_t parameters_count(const struct heed_config *c);
+
+/* Binds w to an array laid out like the master: gradients. */
+void parameters_bind(struct weights *w, const struct heed_config *c, void *base, enum type type);
+
+/* Xavier-uniform matrices, normal embeddings of deviation D^-0.5, norms 1 and 0, biases 0. */
+enum heed_status parameters_init(struct parameters *p, uint64_t seed, struct heed_error *err);
+
+/* An array laid out like the master (the master itself, a moment), and what its tensors' names
+ * begin with in a file. */
+struct flat {
+    const char *prefix;
+    struct mat m;
+};
+
+/* To and from a safetensors file. A file must hold exactly the tensors of the arrays; one that
+ * does not changes nothing. */
+enum heed_status parameters_save(struct parameters *p, const struct flat *flat, int arrays,
+                                 const char *path, struct heed_error *err);
+enum heed_status parameters_load(struct parameters *p, const struct flat *flat, int arrays,
+                                 const char *path, struct heed_error *err);
+
+/* The tensors in order. Returns how many there are; fills at most max. */
+struct parameter {
+    char name[64];
+    int dims, rows, cols;
+    size_t at; /* first element */
+};
+int parameters_list(struct parameters *p, struct parameter *list, int max);
+
+#endif

@@ -1,0 +1,83 @@
+/*
+ * sublayers.c - attention and feed-forward, each with its residual and norm, forward and backward.
+ *
+ * Post-norm as in the paper: y = norm(x + dropout(f(x))) (3.1, 5.4).
+ */
+#include "model/layers.h"
+
+static const struct mat none;
+static const struct drop no_drop;
+
+static struct attention attention_op(const struct run *r, const struct attention_acts *a, int rows,
+                                     struct mat k, struct mat v, const struct seqs *seqs,
+                                     uint32_t site)
+{
+    return (struct attention){.q = mat_rows(a->q, 0, rows),
+                              .k = k,
+                              .v = v,
+                              .o = mat_rows(a->o, 0, rows),
+                              .lse = mat_rows(a->lse, 0, rows),
+                              .heads = r->p->config.heads,
+                              .seqs = *seqs,
+                              .drop = drop_at(r, r->p->config.attention_dropout, site)};
+}
+
+void attention_forward(struct run *r, const struct attention_weights *w, struct attention_acts *a,
+                       struct mat x, struct mat k, struct mat v, const struct seqs *seqs,
+                       uint32_t site)
+{
+    const struct ops *op = r->be->op;
+    struct attention t = attention_op(r, a, x.rows, k, v, seqs, site);
+    struct mat out = mat_rows(r->s.r, 0, x.rows);
+    op->attend(r->be, &t);
+    op->linear(r->be, out, t.o, w->out, none, ACT_NONE, no_drop);
+    op->add_norm(r->be, mat_rows(a->y, 0, x.rows), mat_rows(a->xhat, 0, x.rows),
+                 mat_rows(a->rstd, 0, x.rows), x, out, w->norm_g, w->norm_b,
+                 drop_at(r, r->p->config.dropout, site + 1));
+}
+
+void attention_backward(struct run *r, const struct attention_weights *w,
+                        const struct attention_weights *g, const struct attention_acts *a,
+                        struct mat dx, struct mat dq, struct mat dk, struct mat dv, struct mat dy,
+                        struct mat k, struct mat v, const struct seqs *seqs, uint32_t site)
+{
+    const struct ops *op = r->be->op;
+    int rows = dy.rows;
+    struct attention t = attention_op(r, a, rows, k, v, seqs, site);
+    struct mat dr = mat_rows(r->s.dr, 0, rows), dout = mat_rows(r->s.dout, 0, rows);
+    op->add_norm_bwd(r->be, dx, dr, g->norm_g, g->norm_b, dy, mat_rows(a->xhat, 0, rows),
+                     mat_rows(a->rstd, 0, rows), w->norm_g,
+                     drop_at(r, r->p->config.dropout, site + 1));
+    op->linear_bwd(r->be, dout, 0, g->out, none, dr, none, t.o, w->out, ACT_NONE, no_drop);
+    op->attend_bwd(r->be, &t, dq, dk, dv, dout);
+}
+
+void ff_forward(struct run *r, const struct ff_weights *w, struct ff_acts *a, struct mat x,
+                int layer)
+{
+    const struct ops *op = r->be->op;
+    const struct heed_config *c = &r->p->config;
+    struct mat h = mat_rows(a->h, 0, x.rows), out = mat_rows(r->s.r, 0, x.rows);
+    op->linear(r->be, h, x, w->w1, w->b1, ACT_RELU,
+               drop_at(r, c->ff_dropout, site_at(layer, SITE_FF_INNER)));
+    op->linear(r->be, out, h, w->w2, w->b2, ACT_NONE, no_drop);
+    op->add_norm(r->be, mat_rows(a->y, 0, x.rows), mat_rows(a->xhat, 0, x.rows),
+                 mat_rows(a->rstd, 0, x.rows), x, out, w->norm_g, w->norm_b,
+                 drop_at(r, c->dropout, site_at(layer, SITE_FF_OUT)));
+}
+
+void ff_backward(struct run *r, const struct ff_weights *w, const struct ff_weights *g,
+                 const struct ff_acts *a, struct mat dx, struct mat dy, struct mat x, int layer)
+{
+    const struct ops *op = r->be->op;
+    const struct heed_config *c = &r->p->config;
+    int rows = dy.rows;
+    struct mat dr = mat_rows(r->s.dr, 0, rows), dh = mat_rows(r->s.dh, 0, rows);
+    struct mat h = mat_rows(a->h, 0, rows);
+    op->add_norm_bwd(r->be, dx, dr, g->norm_g, g->norm_b, dy, mat_rows(a->xhat, 0, rows),
+                     mat_rows(a->rstd, 0, rows), w->norm_g,
+                     drop_at(r, c->dropout, site_at(layer, SITE_FF_OUT)));
+    op->linear_bwd(r->be, dh, 0, g->w2, g->b2, dr, none, h, w->w2, ACT_NONE, no_drop);
+    op->linear_bwd(r->be, dx, 1, g->w1, g->b1, dh, h, x, w->w1, ACT_RELU,
+                   drop_at(r, c->ff_dropout, site_at(layer, SITE_FF_INNER)));
+}

@@ -1,0 +1,139 @@
+/*
+ * transformer.h - one run of the model over one batch: activations, forward, backward.
+ *
+ * The weights are shared and constant (parameters.h); a run belongs to one thread. The same run
+ * serves training (activations of every layer are kept for backward), evaluation and translation
+ * (one layer's worth of activations, reused). Nothing is allocated after open.
+ *
+ * Call order in training: open; per batch run_loss, which runs forward and backward; free.
+ * In translation: open; run_encode, then run_step per output position; free.
+ */
+#ifndef HEED_MODEL_TRANSFORMER_H
+#define HEED_MODEL_TRANSFORMER_H
+#include "base/packed.h"
+#include "model/parameters.h"
+
+struct attention_acts {
+    struct mat qkv;        /* [N,3D]; self only */
+    struct mat q;          /* [N,D]; self: a view of qkv */
+    struct mat kv;         /* [S,2D]; cross only: k and v of the memory */
+    struct mat o;          /* [N,D] */
+    struct mat lse;        /* [N,H] */
+    struct mat xhat, rstd; /* [N,D], [N,1]; absent when nothing is kept */
+    struct mat y;          /* [N,D] */
+};
+
+struct ff_acts {
+    struct mat h; /* [N,F] */
+    struct mat xhat, rstd, y;
+};
+
+struct encoder_acts {
+    struct attention_acts self;
+    struct ff_acts ff;
+};
+
+struct decoder_acts {
+    struct attention_acts self, cross;
+    struct ff_acts ff;
+};
+
+/* Buffers that live within one sub-layer, shared by all; N is the larger of S and T. */
+struct scratch {
+    struct mat r;         /* [N,D] output of a sub-layer before add_norm */
+    struct mat logits;    /* [chunk,V] */
+    struct mat loss;      /* [T,2] */
+    struct mat d[2];      /* [N,D] gradient above and below a sub-layer, in turn */
+    struct mat dr, dout;  /* [N,D] */
+    struct mat dqkv, dkv; /* [N,3D], [S,2D] */
+    struct mat dh;        /* [N,F] */
+    struct mat dmem;      /* [S,D] */
+};
+
+/* The self-attention cache of translation: row i of a layer holds k and v of one position. */
+struct cache {
+    struct mat layer[LAYERS_MAX]; /* [rows, 2D] */
+};
+
+/* One way through a stack, forward or backward. */
+struct pass {
+    int rows;                  /* query rows */
+    struct seqs self, cross;   /* cross: decoder only */
+    const struct cache *cache; /* keys and values of self-attention; NULL: the rows themselves */
+    const int32_t *cache_at;   /* [rows] where the new rows go */
+};
+
+struct run_options {
+    int rows_src, rows_tgt; /* at most so many rows on each side */
+    int sentences;          /* at most so many sentences; in translation also rows of a step */
+    int candidates;         /* translation: at most so many next tokens per row */
+    bool train;             /* keep activations, hold gradients */
+};
+
+struct run {
+    struct backend *be;
+    const struct parameters *p;
+    struct run_options o;
+    void *block;         /* every activation */
+    int32_t *ints;       /* the batch on the device */
+    struct packed batch; /* pointers into ints */
+    int32_t *iota;       /* host: 0, 1, 2, ... */
+    float *top_score;    /* on the device: what a step found */
+    int32_t *top_id;
+    bool dropout;
+    uint64_t seed; /* of this batch's dropout masks */
+
+    struct mat embed_src, embed_tgt; /* [S,D], [T,D] */
+    struct encoder_acts encoder[LAYERS_MAX];
+    struct decoder_acts decoder[LAYERS_MAX];
+    struct mat memory; /* output of the encoder, [S,D] */
+    struct scratch s;
+
+    struct mat grad;  /* [1,n] laid out like the parameters; train only */
+    struct weights g; /* its tensors */
+};
+
+enum heed_status run_open(struct run **out, const struct parameters *p, const struct run_options *o,
+                          struct heed_error *err);
+void run_free(struct run *r);
+/* Bytes of activations and gradients that run_open would take. */
+size_t run_bytes(const struct parameters *p, const struct run_options *o);
+
+/* Summed over the target tokens of a batch. */
+struct loss {
+    double smoothed, nll;
+    int64_t tokens;
+};
+
+struct loss_options {
+    float label_smoothing;
+    bool backward; /* gradients of the summed loss are added to r->grad */
+    bool dropout;
+    uint64_t seed; /* of the dropout masks; a new one for every batch */
+};
+
+/* The whole walk for one batch; *out is added to. */
+enum heed_status run_loss(struct run *r, const struct packed *b, const struct loss_options *o,
+                          struct loss *out, struct heed_error *err);
+
+/* Logits [T,V] of a batch in host memory, in the master's type; for tests. */
+enum heed_status run_logits(struct run *r, const struct packed *b, void *logits,
+                            struct heed_error *err);
+
+/* Translation: the encoder, and the memory's keys and values for every decoder layer. */
+enum heed_status run_encode(struct run *r, const struct packed *b, struct heed_error *err);
+
+/* One output position for n sentences at once. All arrays are on the host. */
+struct step {
+    int n;
+    const int32_t *id, *pos; /* [n] the token fed in and its position */
+    const struct cache *cache;
+    const int32_t *cache_at;        /* [n] cache row of this position */
+    const int32_t *self, *self_len; /* [n] first cache row of the sentence, rows filled by now */
+    const int32_t *memory, *memory_len; /* [n] its rows of the memory */
+};
+/* The k best next tokens of each sentence: id, score [n*k] on the host. */
+enum heed_status run_step(struct run *r, const struct step *s, int k, int32_t *id, float *score,
+                          struct heed_error *err);
+
+#endif

@@ -1,0 +1,345 @@
+/*
+ * cpu.c - the CPU backend: opens the kernels of the best ISA, and shares each op's work out among
+ * threads. What is done to one row or span is in kernels.c; products are in linear.c, attention in
+ * attention.c.
+ *
+ * Rows and spans are independent of each other, and sums over rows belong to whoever owns the
+ * columns, so no result depends on which thread did what. Order: cpu_open, ops, sync, close.
+ */
+#include <assert.h>
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/error.h"
+#include "ops/cpu/attention.h"
+#include "ops/cpu/cpu.h"
+#include "ops/cpu/gemm.h"
+#include "ops/cpu/kernels.h"
+
+enum {
+    STRIP = 64,         /* columns that one thread sums over all rows */
+    SPAN = 65536,       /* elements of a flat array that one thread takes at a time */
+    SMALL = 16384,      /* elements below which starting threads costs more than it saves */
+    MAX_THREADS = 1024, /* beyond this the runtime may not be able to start them */
+    HUGE_PAGE = 2 << 20
+};
+
+static struct cpu *cpu_of(struct backend *be)
+{
+    return (struct cpu *)be;
+}
+
+/* Threads for an op over this many elements. */
+static int cpu_team(const struct cpu *cpu, size_t elements)
+{
+    return elements < SMALL ? 1 : cpu->threads;
+}
+
+static size_t mat_count(struct mat m)
+{
+    return (size_t)m.rows * (size_t)m.cols;
+}
+
+static int int_min(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static size_t size_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- memory and order ---- */
+
+/* Parameters and activations are swept from end to end, so large blocks ask for huge pages. */
+static enum heed_status cpu_alloc(struct backend *be, void **p, size_t bytes,
+                                  struct heed_error *err)
+{
+    (void)be;
+    size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : 64;
+    void *block = NULL;
+    if (bytes <= SIZE_MAX - align)
+        block = aligned_alloc(align, bytes ? (bytes + align - 1) / align * align : align);
+    if (!block) return error_memory(err, bytes, "the CPU backend");
+#ifdef MADV_HUGEPAGE
+    if (align == HUGE_PAGE) (void)madvise(block, bytes, MADV_HUGEPAGE);
+#endif
+    *p = block;
+    return HEED_OK;
+}
+
+static void cpu_free(struct backend *be, void *p)
+{
+    (void)be;
+    free(p);
+}
+
+static void cpu_zero(struct backend *be, void *p, size_t bytes)
+{
+    struct cpu *cpu = cpu_of(be);
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, bytes / 4))
+    for (size_t i = 0; i < bytes; i += SPAN * 4)
+        memset((char *)p + i, 0, size_min(bytes - i, SPAN * 4));
+}
+
+static void cpu_copy(struct backend *be, void *dst, const void *src, size_t bytes)
+{
+    (void)be;
+    if (bytes) memcpy(dst, src, bytes);
+}
+
+static enum heed_status cpu_sync(struct backend *be, struct heed_error *err)
+{
+    return gemm_status(cpu_of(be)->gemm, err);
+}
+
+static void cpu_close(struct backend *be)
+{
+    struct cpu *cpu = cpu_of(be);
+    gemm_free(cpu->gemm);
+    free(cpu->partial);
+    free(cpu);
+}
+
+/* ---- embedding ---- */
+
+static void cpu_embed(struct backend *be, struct mat y, const int32_t *id, const int32_t *pos,
+                      struct mat e, struct mat position, struct drop d)
+{
+    struct cpu *cpu = cpu_of(be);
+    float scale = sqrtf((float)y.cols);
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(y)))
+    for (int i = 0; i < y.rows; i++) {
+        assert(id[i] >= 0 && id[i] < e.rows && pos[i] >= 0 && pos[i] < position.rows);
+        cpu->k->embed(mat_at(y, i, 0), y.type, mat_at(e, id[i], 0), e.type,
+                      mat_at(position, pos[i], 0), y.cols, scale, drop_row(d, (uint64_t)i));
+    }
+}
+
+/* An id may occur in many rows: each thread owns a strip of columns and takes the rows in order. */
+static void cpu_embed_bwd(struct backend *be, struct mat de, const int32_t *id, struct mat dy,
+                          struct drop d)
+{
+    struct cpu *cpu = cpu_of(be);
+    float scale = sqrtf((float)dy.cols);
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(dy)))
+    for (int c = 0; c < dy.cols; c += STRIP) {
+        int n = int_min(dy.cols - c, STRIP);
+        for (int i = 0; i < dy.rows; i++)
+            cpu->k->embed_bwd(mat_at(de, id[i], c), mat_at(dy, i, c), dy.type, c, n, scale,
+                              drop_row(d, (uint64_t)i));
+    }
+}
+
+/* ---- layer norm ---- */
+
+static void cpu_add_norm(struct backend *be, struct mat y, struct mat xhat, struct mat rstd,
+                         struct mat x, struct mat r, struct mat g, struct mat b, struct drop d)
+{
+    struct cpu *cpu = cpu_of(be);
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(y)))
+    for (int i = 0; i < y.rows; i++) {
+        float s = cpu->k->norm(mat_at(y, i, 0), xhat.p ? mat_at(xhat, i, 0) : NULL, mat_at(x, i, 0),
+                               mat_at(r, i, 0), g.p, b.p, y.cols, y.type, drop_row(d, (uint64_t)i));
+        if (rstd.p) *(float *)mat_at(rstd, i, 0) = s;
+    }
+}
+
+static void cpu_add_norm_bwd(struct backend *be, struct mat dx, struct mat dr, struct mat dg,
+                             struct mat db, struct mat dy, struct mat xhat, struct mat rstd,
+                             struct mat g, struct drop d)
+{
+    struct cpu *cpu = cpu_of(be);
+    int team = cpu_team(cpu, mat_count(dy));
+#pragma omp parallel for schedule(static) num_threads(team)
+    for (int i = 0; i < dy.rows; i++)
+        cpu->k->norm_bwd(mat_at(dx, i, 0), mat_at(dr, i, 0), mat_at(dy, i, 0), mat_at(xhat, i, 0),
+                         *(float *)mat_at(rstd, i, 0), g.p, dy.cols, dy.type,
+                         drop_row(d, (uint64_t)i));
+#pragma omp parallel for schedule(static) num_threads(team)
+    for (int c = 0; c < dy.cols; c += STRIP)
+        cpu->k->norm_bwd_columns(mat_at(dg, 0, c), mat_at(db, 0, c), mat_at(dy, 0, c), dy.ld,
+                                 mat_at(xhat, 0, c), xhat.ld, dy.rows, int_min(dy.cols - c, STRIP),
+                                 dy.type);
+}
+
+/* ---- loss and search: rows of logits ---- */
+
+static void cpu_xent(struct backend *be, struct mat logits, const int32_t *target, float eps,
+                     bool grad, struct mat loss)
+{
+    struct cpu *cpu = cpu_of(be);
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(logits)))
+    for (int i = 0; i < logits.rows; i++)
+        cpu->k->xent(mat_at(logits, i, 0), logits.cols, logits.type, target[i], eps, grad,
+                     mat_at(loss, i, 0));
+}
+
+static void cpu_topk(struct backend *be, struct mat logits, int k, float *score, int32_t *id)
+{
+    struct cpu *cpu = cpu_of(be);
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(logits)))
+    for (int i = 0; i < logits.rows; i++)
+        cpu->k->topk(mat_at(logits, i, 0), logits.cols, logits.type, k, score + (size_t)i * k,
+                     id + (size_t)i * k);
+}
+
+/* ---- optimizer ---- */
+
+/* Spans depend on the length alone; their sums are added in order. */
+static void cpu_sqnorm(struct backend *be, double *out, struct mat g)
+{
+    struct cpu *cpu = cpu_of(be);
+    size_t n = mat_count(g), span = SPAN;
+    while ((n + span - 1) / span > CPU_PARTIALS) span *= 2;
+    int spans = (int)((n + span - 1) / span);
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, n))
+    for (int i = 0; i < spans; i++)
+        cpu->partial[i] =
+            cpu->k->sum_squares((float *)g.p + i * span, size_min(n - i * span, span));
+    double sum = 0;
+    for (int i = 0; i < spans; i++) sum += cpu->partial[i];
+    *out = sum;
+}
+
+static void cpu_adam(struct backend *be, struct mat p, struct mat m, struct mat v, struct mat copy,
+                     struct mat g, const double *sq, const struct adam *h)
+{
+    struct cpu *cpu = cpu_of(be);
+    assert(!copy.p || copy.type == TYPE_BF16);
+    double size = sqrt(*sq) * h->scale;
+    if (!isfinite(size) || (h->limit > 0 && size > h->limit)) return;
+    float factor = (float)(h->clip > 0 && size > h->clip ? h->scale * (h->clip / size) : h->scale);
+    size_t n = mat_count(p);
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, n))
+    for (size_t i = 0; i < n; i += SPAN)
+        cpu->k->adam((float *)p.p + i, (float *)m.p + i, (float *)v.p + i,
+                     copy.p ? (uint16_t *)copy.p + i : NULL, (float *)g.p + i,
+                     size_min(n - i, SPAN), factor, h);
+}
+
+/* A matrix may be one row of all parameters or many short rows: both are cut. */
+static void cpu_cast(struct backend *be, struct mat dst, struct mat src)
+{
+    struct cpu *cpu = cpu_of(be);
+#pragma omp parallel for collapse(2) schedule(static) num_threads(cpu_team(cpu, mat_count(dst)))
+    for (int i = 0; i < dst.rows; i++)
+        for (int c = 0; c < dst.cols; c += SPAN)
+            cpu->k->cast(mat_at(dst, i, c), dst.type, mat_at(src, i, c), src.type,
+                         (size_t)int_min(dst.cols - c, SPAN));
+}
+
+/* ---- decoding ---- */
+
+static void cpu_cache_put(struct backend *be, struct mat cache, struct mat rows, const int32_t *at)
+{
+    struct cpu *cpu = cpu_of(be);
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(rows)))
+    for (int i = 0; i < rows.rows; i++) {
+        assert(at[i] >= 0 && at[i] < cache.rows);
+        cpu->k->cast(mat_at(cache, at[i], 0), cache.type, mat_at(rows, i, 0), rows.type,
+                     (size_t)rows.cols);
+    }
+}
+
+/* ---- the table ---- */
+
+static const struct ops cpu_ops = {
+    .name = "cpu",
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .zero = cpu_zero,
+    .upload = cpu_copy,
+    .download = cpu_copy,
+    .sync = cpu_sync,
+    .close = cpu_close,
+    .embed = cpu_embed,
+    .linear = cpu_linear,
+    .attend = cpu_attend,
+    .add_norm = cpu_add_norm,
+    .embed_bwd = cpu_embed_bwd,
+    .linear_bwd = cpu_linear_bwd,
+    .attend_bwd = cpu_attend_bwd,
+    .add_norm_bwd = cpu_add_norm_bwd,
+    .xent = cpu_xent,
+    .sqnorm = cpu_sqnorm,
+    .adam = cpu_adam,
+    .cast = cpu_cast,
+    .cache_put = cpu_cache_put,
+    .topk = cpu_topk,
+};
+
+/* ---- open ---- */
+
+/* What this program was built with, best first. */
+static const struct isa {
+    const char *name;
+    const struct kernels *k;
+    const struct attend_kernels *attend;
+} isas[] = {
+#if defined(__x86_64__)
+    {"avx512", &kernels_avx512, &attend_avx512},
+    {"avx2", &kernels_avx2, &attend_avx2},
+#endif
+    {"baseline", &kernels_baseline, &attend_baseline},
+};
+
+static bool isa_present(const char *name)
+{
+#if defined(__x86_64__)
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (!strcmp(name, "avx2")) return avx2;
+    if (!strcmp(name, "avx512"))
+        return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+#endif
+    return !strcmp(name, "baseline");
+}
+
+static const struct isa *isa_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++)
+        if ((!name || !strcmp(name, isas[i].name)) && isa_present(isas[i].name)) return isas + i;
+    return NULL;
+}
+
+enum heed_status cpu_open_isa(struct backend **out, int threads, const char *isa,
+                              struct heed_error *err)
+{
+    const struct isa *found = isa_find(isa);
+    if (!found)
+        return error_set(
+            err, HEED_EUNSUPPORTED,
+            "instruction set is '%s', expected one that this machine has, such as '%s'", isa,
+            isa_find(NULL)->name);
+    if (threads < 0 || threads > MAX_THREADS)
+        return error_set(err, HEED_EARG, "threads is %d, expected 0 (all cores) to %d", threads,
+                         MAX_THREADS);
+    struct cpu *cpu = malloc(sizeof *cpu);
+    if (!cpu) return error_memory(err, sizeof *cpu, "the CPU backend");
+    *cpu = (struct cpu){
+        .base = {&cpu_ops},
+        .threads = threads ? threads : omp_get_num_procs(),
+        .k = found->k,
+        .attend = found->attend,
+        .partial = malloc(CPU_PARTIALS * sizeof *cpu->partial),
+    };
+    enum heed_status status = HEED_OK;
+    if (!cpu->partial)
+        status = error_memory(err, CPU_PARTIALS * sizeof *cpu->partial, "the CPU backend");
+    if (status == HEED_OK) status = gemm_open(&cpu->gemm, cpu->threads, err);
+    if (status == HEED_OK)
+        *out = &cpu->base;
+    else
+        cpu_close(&cpu->base);
+    return status;
+}
+
+enum heed_status cpu_open(struct backend **out, int threads, struct heed_error *err)
+{
+    return cpu_open_isa(out, threads, NULL, err);
+}

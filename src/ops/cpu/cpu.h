@@ -1,0 +1,42 @@
+/*
+ * cpu.h - inside the CPU backend: OpenMP drivers in cpu.c, linear.c and attention.c; kernels by
+ * ISA in kernels.c (compiled once per ISA); matrix products in gemm.h.
+ *
+ * Determinism: work is cut into pieces that depend on the shapes alone, never on the number of
+ * threads, and each piece is computed by one thread in a fixed order.
+ */
+#ifndef HEED_OPS_CPU_H
+#define HEED_OPS_CPU_H
+#include "ops/ops.h"
+
+struct attend_kernels; /* attention.h */
+struct gemm;           /* gemm.h */
+struct kernels;        /* kernels.h */
+
+struct cpu {
+    struct backend base;
+    int threads;
+    const struct kernels *k; /* for the best ISA of this machine */
+    const struct attend_kernels *attend;
+    struct gemm *gemm;
+    double *partial; /* [CPU_PARTIALS] partial sums of sqnorm */
+};
+
+enum { CPU_PARTIALS = 4096 };
+
+/* The ISA is "baseline", "avx2" or "avx512"; NULL: the best this machine has. For tests. */
+enum heed_status cpu_open_isa(struct backend **out, int threads, const char *isa,
+                              struct heed_error *err);
+
+/* linear.c */
+void cpu_linear(struct backend *be, struct mat y, struct mat x, struct mat w, struct mat b,
+                enum activation act, struct drop d);
+void cpu_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat dw, struct mat db,
+                    struct mat dy, struct mat y, struct mat x, struct mat w, enum activation act,
+                    struct drop d);
+/* attention.c */
+void cpu_attend(struct backend *be, const struct attention *a);
+void cpu_attend_bwd(struct backend *be, const struct attention *a, struct mat dq, struct mat dk,
+                    struct mat dv, struct mat dout);
+
+#endif

@@ -1,0 +1,62 @@
+/*
+ * gemm.h - the matrix products of the CPU backend.
+ *
+ * gemm.c cuts a product into tiles that depend on its shape alone and gives each tile to one
+ * thread. A tile is computed by oneDNN (gemm_dnnl.c) where it was found at configure time and has
+ * a kernel of the right kind for this machine, and by plain C (gemm_plain.c) otherwise.
+ *
+ * What a caller may rely on: the bits of c do not depend on the number of threads, and the bits of
+ * a row of c do not depend on how many rows c has, as long as that is a multiple of ROW_PAD.
+ * Rounding rows up to ROW_PAD is the caller's business (linear.c): a product is exactly what the
+ * job says. A struct gemm serves one thread at a time, not always the same one.
+ */
+#ifndef HEED_OPS_CPU_GEMM_H
+#define HEED_OPS_CPU_GEMM_H
+#include "ops/ops.h"
+
+struct gemm;
+
+/* threads >= 1: how many a product may use, whatever the OpenMP settings of the process. */
+enum heed_status gemm_open(struct gemm **out, int threads, struct heed_error *err);
+void gemm_free(struct gemm *g);
+
+/* c = op(a) op(b) + bias + beta*c, then ReLU when relu is set. op transposes where ta, tb say so;
+ * the sizes are c.rows, c.cols and the inner side of a, which must not be 0. beta is 0 or 1; with
+ * 0 c is not read. bias [1, c.cols] F32; {0}: none. a and b have one type (F32 or BF16), c is F32
+ * or that type; the sum over the inner side is F32. c overlaps neither a nor b. */
+struct gemm_job {
+    struct mat c, a, b, bias;
+    bool ta, tb;
+    float beta;
+    bool relu;
+};
+/* A failure (memory) sticks: the products after it are not computed until gemm_status has told of
+ * it. */
+void gemm_run(struct gemm *g, const struct gemm_job *j);
+/* The first failure since the last call, in err; or HEED_OK. */
+enum heed_status gemm_status(struct gemm *g, struct heed_error *err);
+
+/* ---- inside: how a tile is computed; scratch is one thread's, aligned to a page ---- */
+
+static inline int gemm_inner(const struct gemm_job *j)
+{
+    return j->ta ? j->a.rows : j->a.cols;
+}
+
+/* gemm_plain.c: any tile on any machine */
+extern const size_t gemm_plain_scratch; /* bytes */
+void gemm_plain_tile(const struct gemm_job *tile, void *scratch);
+
+/* gemm_dnnl.c: most tiles on some machines. threads: the most that will compute tiles at once. */
+struct gemm_dnnl;
+enum heed_status gemm_dnnl_open(struct gemm_dnnl **out, int threads, struct heed_error *err);
+void gemm_dnnl_free(struct gemm_dnnl *d);
+/* Makes n tiles ready and raises *scratch to the bytes they need. HEED_EUNSUPPORTED: not all of
+ * them can be computed here. */
+enum heed_status gemm_dnnl_prepare(struct gemm_dnnl *d, const struct gemm_job *tile, int n,
+                                   size_t *scratch, struct heed_error *err);
+/* A tile that is ready, by the thread of that number. */
+enum heed_status gemm_dnnl_tile(struct gemm_dnnl *d, const struct gemm_job *tile, int thread,
+                                void *scratch, struct heed_error *err);
+
+#endif

@@ -1,0 +1,324 @@
+/*
+ * gemm_dnnl.c - tiles of matrix products by oneDNN; the only file that knows oneDNN.
+ *
+ * Place: under gemm.c, which runs tiles on its threads. Order: gemm_dnnl_open; for each product
+ * gemm_dnnl_prepare, then gemm_dnnl_tile from several threads; gemm_dnnl_free.
+ *
+ * A primitive is code generated for one shape, which takes longer to make than many a tile to
+ * compute. So primitives are kept in a hash table under everything that shapes them: made by one
+ * thread, for one thread, and run by all. The matrices stay in their row-major layout; what a
+ * primitive wants in another it copies into the scratch memory, which is the caller's: oneDNN's
+ * own belongs to the thread that made the primitive.
+ *
+ * Only oneDNN's "brg" kernels are taken: they add in an order that depends on the inner side
+ * alone. The others (before AVX-512, or bf16 without its instructions) treat the last rows
+ * unlike the first, so that a row's bits depend on the number of rows.
+ */
+#include <assert.h>
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "ops/cpu/gemm.h"
+
+/* ---- what differs between oneDNN 2 and 3: descriptors became opaque, attributes lost scales ----
+ */
+
+#if DNNL_VERSION_MAJOR >= 3
+typedef const_dnnl_memory_desc_t desc_ref;
+
+static desc_ref desc_look(const dnnl_memory_desc_t *d)
+{
+    return *d;
+}
+static dnnl_status_t desc_init(dnnl_memory_desc_t *d, const dnnl_dims_t dims, dnnl_data_type_t t,
+                               const dnnl_dims_t strides)
+{
+    return dnnl_memory_desc_create_with_strides(d, 2, dims, t, strides);
+}
+static void desc_release(dnnl_memory_desc_t *d)
+{
+    dnnl_memory_desc_destroy(*d);
+}
+static dnnl_status_t post_ops_add(dnnl_post_ops_t p, bool sum, bool relu)
+{
+    dnnl_status_t s = dnnl_success;
+    if (sum) s = dnnl_post_ops_append_sum(p, 1.0f, 0, dnnl_data_type_undef);
+    if (relu && s == dnnl_success) s = dnnl_post_ops_append_eltwise(p, dnnl_eltwise_relu, 0, 0);
+    return s;
+}
+static dnnl_status_t matmul_plan(dnnl_primitive_desc_t *pd, dnnl_engine_t e, desc_ref a, desc_ref b,
+                                 desc_ref bias, desc_ref c, const_dnnl_primitive_attr_t attr)
+{
+    return dnnl_matmul_primitive_desc_create(pd, e, a, b, bias, c, attr);
+}
+#else
+typedef const dnnl_memory_desc_t *desc_ref;
+
+static desc_ref desc_look(const dnnl_memory_desc_t *d)
+{
+    return d;
+}
+static dnnl_status_t desc_init(dnnl_memory_desc_t *d, const dnnl_dims_t dims, dnnl_data_type_t t,
+                               const dnnl_dims_t strides)
+{
+    return dnnl_memory_desc_init_by_strides(d, 2, dims, t, strides);
+}
+static void desc_release(dnnl_memory_desc_t *d)
+{
+    (void)d;
+}
+static dnnl_status_t post_ops_add(dnnl_post_ops_t p, bool sum, bool relu)
+{
+    dnnl_status_t s = dnnl_success;
+    if (sum) s = dnnl_post_ops_append_sum(p, 1.0f);
+    if (relu && s == dnnl_success)
+        s = dnnl_post_ops_append_eltwise(p, 1.0f, dnnl_eltwise_relu, 0, 0);
+    return s;
+}
+static dnnl_status_t matmul_plan(dnnl_primitive_desc_t *pd, dnnl_engine_t e, desc_ref a, desc_ref b,
+                                 desc_ref bias, desc_ref c, const_dnnl_primitive_attr_t attr)
+{
+    dnnl_matmul_desc_t d;
+    dnnl_status_t s = dnnl_matmul_desc_init(&d, a, b, bias, c);
+    return s == dnnl_success ? dnnl_primitive_desc_create(pd, &d, attr, e, NULL) : s;
+}
+#endif
+
+/* ---- a product of one shape ---- */
+
+enum { ARG_A, ARG_B, ARG_C, ARG_BIAS, ARG_SCRATCH, ARGS };
+static const int arg_name[ARGS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS,
+                                   DNNL_ARG_SCRATCHPAD};
+
+enum { BF16 = 1, C_BF16 = 2, TA = 4, TB = 8, SUM = 16, BIAS = 32, RELU = 64 };
+
+/* Compared as bytes: no padding. */
+struct key {
+    int32_t m, n, k, lda, ldb, ldc;
+    int32_t flags;
+};
+
+struct product {
+    struct key key;             /* m == 0: an empty slot */
+    dnnl_primitive_t primitive; /* NULL: oneDNN has no kernel that we take */
+    dnnl_primitive_desc_t plan; /* knows the descriptors of the arguments */
+    size_t scratch;             /* bytes */
+    dnnl_memory_t *mem;         /* [threads][ARGS] made when first used; carry the pointers */
+};
+
+/* A training run needs some hundreds: the shapes of the model's products times the distinct numbers
+ * of rows in the last tile, in steps of ROW_PAD. One takes 50 to 110 KiB. When the table is full
+ * it is emptied: cheaper than it sounds, as oneDNN itself remembers as many. */
+enum { SLOTS = 2048, SLOTS_FULL = 1024 };
+
+struct gemm_dnnl {
+    int threads;
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    int used;
+    struct product slot[SLOTS];
+};
+
+static struct key key_of(const struct gemm_job *j)
+{
+    int flags = (j->a.type == TYPE_BF16 ? BF16 : 0) | (j->c.type == TYPE_BF16 ? C_BF16 : 0) |
+                (j->ta ? TA : 0) | (j->tb ? TB : 0) | (j->beta != 0 ? SUM : 0) |
+                (j->bias.p ? BIAS : 0) | (j->relu ? RELU : 0);
+    return (struct key){j->c.rows, j->c.cols, gemm_inner(j), j->a.ld, j->b.ld, j->c.ld, flags};
+}
+
+static enum heed_status fail(struct heed_error *err, const struct key *k, const char *doing,
+                             dnnl_status_t s)
+{
+    enum heed_status status = s == dnnl_out_of_memory ? HEED_ENOMEM : HEED_EARG;
+    return error_set(err, status,
+                     "oneDNN %d.%d fails %s a product of [%d,%d] and [%d,%d] in %s: %s (%d)",
+                     DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, doing, k->m, k->k, k->k, k->n,
+                     k->flags & BF16 ? "bf16" : "f32",
+                     s == dnnl_out_of_memory ? "out of memory" : "status", (int)s);
+}
+
+/* The descriptors of a, b, c and bias. A transposed matrix is its strides swapped. */
+static dnnl_status_t key_descs(dnnl_memory_desc_t d[ARG_SCRATCH], const struct key *k)
+{
+    dnnl_data_type_t in = k->flags & BF16 ? dnnl_bf16 : dnnl_f32;
+    dnnl_data_type_t out = k->flags & C_BF16 ? dnnl_bf16 : dnnl_f32;
+    struct {
+        dnnl_dims_t dims, strides;
+        dnnl_data_type_t type;
+    } v[ARG_SCRATCH] = {{{k->m, k->k}, {k->lda, 1}, in},
+                        {{k->k, k->n}, {k->ldb, 1}, in},
+                        {{k->m, k->n}, {k->ldc, 1}, out},
+                        {{1, k->n}, {k->n, 1}, dnnl_f32}};
+    if (k->flags & TA) v[ARG_A].strides[0] = 1, v[ARG_A].strides[1] = k->lda;
+    if (k->flags & TB) v[ARG_B].strides[0] = 1, v[ARG_B].strides[1] = k->ldb;
+    dnnl_status_t s = dnnl_success;
+    for (int i = 0; i < ARG_SCRATCH && s == dnnl_success; i++)
+        s = desc_init(&d[i], v[i].dims, v[i].type, v[i].strides);
+    return s;
+}
+
+static dnnl_status_t key_attr(dnnl_primitive_attr_t *attr, const struct key *k)
+{
+    dnnl_post_ops_t post = NULL;
+    dnnl_status_t s;
+    if ((s = dnnl_post_ops_create(&post)) || (s = dnnl_primitive_attr_create(attr)) ||
+        (s = post_ops_add(post, k->flags & SUM, k->flags & RELU)) ||
+        (s = dnnl_primitive_attr_set_post_ops(*attr, post)))
+        goto out;
+    s = dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user);
+out:
+    if (post) dnnl_post_ops_destroy(post);
+    return s;
+}
+
+static dnnl_status_t key_plan(dnnl_primitive_desc_t *plan, const struct key *k, dnnl_engine_t e)
+{
+    dnnl_memory_desc_t d[ARG_SCRATCH] = {0};
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_status_t s;
+    if ((s = key_descs(d, k)) || (s = key_attr(&attr, k))) goto out;
+    s = matmul_plan(plan, e, desc_look(&d[ARG_A]), desc_look(&d[ARG_B]),
+                    k->flags & BIAS ? desc_look(&d[ARG_BIAS]) : NULL, desc_look(&d[ARG_C]), attr);
+out:
+    if (attr) dnnl_primitive_attr_destroy(attr);
+    for (int i = 0; i < ARG_SCRATCH; i++) desc_release(&d[i]);
+    return s;
+}
+
+static void product_release(struct product *p, int threads)
+{
+    for (int i = 0; p->mem && i < threads * ARGS; i++)
+        if (p->mem[i]) dnnl_memory_destroy(p->mem[i]);
+    free(p->mem);
+    if (p->primitive) dnnl_primitive_destroy(p->primitive);
+    if (p->plan) dnnl_primitive_desc_destroy(p->plan);
+    *p = (struct product){0};
+}
+
+/* Success also where there is no kernel: then the product is remembered without a primitive. */
+static dnnl_status_t product_init(struct product *p, const struct gemm_dnnl *d, const struct key *k)
+{
+    const char *kernel = "";
+    *p = (struct product){0};
+    dnnl_status_t s = key_plan(&p->plan, k, d->engine);
+    if (s == dnnl_success)
+        s = dnnl_primitive_desc_query(p->plan, dnnl_query_impl_info_str, 0, &kernel);
+    if (s == dnnl_success && strncmp(kernel, "brg", 3) == 0) {
+        p->scratch = dnnl_memory_desc_get_size(
+            dnnl_primitive_desc_query_md(p->plan, dnnl_query_scratchpad_md, 0));
+        p->mem = calloc((size_t)d->threads * ARGS, sizeof *p->mem);
+        s = p->mem ? dnnl_primitive_create(&p->primitive, p->plan) : dnnl_out_of_memory;
+    }
+    if (s == dnnl_unimplemented) s = dnnl_success;
+    if (s == dnnl_success)
+        p->key = *k;
+    else
+        product_release(p, d->threads);
+    return s;
+}
+
+static dnnl_status_t product_run(const struct product *p, const struct gemm_dnnl *d,
+                                 void *const at[ARGS], int thread)
+{
+    dnnl_memory_t *mem = p->mem + thread * ARGS;
+    dnnl_exec_arg_t arg[ARGS];
+    dnnl_status_t s = dnnl_success;
+    int n = 0;
+    for (int i = 0; i < ARGS && s == dnnl_success; i++) {
+        if (!at[i]) continue;
+        if (mem[i])
+            s = dnnl_memory_set_data_handle(mem[i], at[i]);
+        else
+            s = dnnl_memory_create(
+                &mem[i], dnnl_primitive_desc_query_md(p->plan, dnnl_query_exec_arg_md, arg_name[i]),
+                d->engine, at[i]);
+        arg[n++] = (dnnl_exec_arg_t){arg_name[i], mem[i]};
+    }
+    if (s == dnnl_success) s = dnnl_primitive_execute(p->primitive, d->stream, n, arg);
+    return s == dnnl_success ? dnnl_stream_wait(d->stream) : s;
+}
+
+/* ---- the table of products ---- */
+
+static void table_clear(struct gemm_dnnl *d)
+{
+    for (int i = 0; i < SLOTS; i++)
+        if (d->slot[i].key.m) product_release(&d->slot[i], d->threads);
+    d->used = 0;
+}
+
+/* The slot of this key, or the empty one where it belongs. */
+static struct product *table_find(struct gemm_dnnl *d, const struct key *k)
+{
+    const int32_t v[] = {k->n, k->k, k->lda, k->ldb, k->ldc, k->flags};
+    uint64_t h = (uint64_t)k->m;
+    for (size_t i = 0; i < sizeof v / sizeof *v; i++) h = random_mix(h ^ (uint64_t)v[i]);
+    struct product *p = &d->slot[h % SLOTS];
+    while (p->key.m && memcmp(&p->key, k, sizeof *k) != 0)
+        if (++p == d->slot + SLOTS) p = d->slot;
+    return p;
+}
+
+enum heed_status gemm_dnnl_prepare(struct gemm_dnnl *d, const struct gemm_job *tile, int n,
+                                   size_t *scratch, struct heed_error *err)
+{
+    if (d->used + n > SLOTS_FULL) table_clear(d);
+    for (int i = 0; i < n; i++) {
+        struct key k = key_of(&tile[i]);
+        struct product *p = table_find(d, &k);
+        if (!p->key.m) {
+            /* oneDNN plans for as many threads as OpenMP would give the caller. The setting is the
+             * calling thread's own: no other thread of the process sees it change. */
+            int before = omp_get_max_threads();
+            omp_set_num_threads(1);
+            dnnl_status_t s = product_init(p, d, &k);
+            omp_set_num_threads(before);
+            if (s != dnnl_success) return fail(err, &k, "preparing", s);
+            d->used++;
+        }
+        if (!p->primitive) return HEED_EUNSUPPORTED;
+        if (p->scratch > *scratch) *scratch = p->scratch;
+    }
+    return HEED_OK;
+}
+
+enum heed_status gemm_dnnl_tile(struct gemm_dnnl *d, const struct gemm_job *tile, int thread,
+                                void *scratch, struct heed_error *err)
+{
+    struct key k = key_of(tile);
+    const struct product *p = table_find(d, &k);
+    assert(p->primitive && thread < d->threads);
+    void *const at[ARGS] = {tile->a.p, tile->b.p, tile->c.p, tile->bias.p, scratch};
+    dnnl_status_t s = product_run(p, d, at, thread);
+    return s == dnnl_success ? HEED_OK : fail(err, &k, "computing", s);
+}
+
+enum heed_status gemm_dnnl_open(struct gemm_dnnl **out, int threads, struct heed_error *err)
+{
+    struct gemm_dnnl *d = calloc(1, sizeof *d);
+    if (!d) return error_memory(err, sizeof *d, "the table of matrix products");
+    d->threads = threads;
+    dnnl_status_t s = dnnl_engine_create(&d->engine, dnnl_cpu, 0);
+    if (s == dnnl_success) s = dnnl_stream_create(&d->stream, d->engine, dnnl_stream_default_flags);
+    if (s != dnnl_success) {
+        gemm_dnnl_free(d);
+        return error_set(err, HEED_EUNSUPPORTED, "oneDNN %d.%d does not start: status %d",
+                         DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, (int)s);
+    }
+    *out = d;
+    return HEED_OK;
+}
+
+void gemm_dnnl_free(struct gemm_dnnl *d)
+{
+    if (!d) return;
+    table_clear(d);
+    if (d->stream) dnnl_stream_destroy(d->stream);
+    if (d->engine) dnnl_engine_destroy(d->engine);
+    free(d);
+}

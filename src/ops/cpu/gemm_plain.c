@@ -1,0 +1,122 @@
+/*
+ * gemm_plain.c - a tile of a matrix product in plain C: any type, any shape, any machine.
+ *
+ * Place: under gemm.c, for builds without oneDNN and for tiles that oneDNN does not take.
+ *
+ * Blocks of both inputs are copied, widened to f32, into slivers that the innermost function reads
+ * from front to back. Every element of the result is one sum in the order of the inner side,
+ * whatever the blocking, so its bits depend on nothing but its row of a and its column of b.
+ */
+#include <string.h>
+
+#include "ops/bf16.h"
+#include "ops/cpu/gemm.h"
+
+/* STEP_M x STEP_N sums stay in registers: 12 of 8 floats with AVX2. */
+enum { STEP_M = 6, STEP_N = 16, BLOCK_M = 192, BLOCK_N = 256, BLOCK_K = 256 };
+enum { STEP = STEP_M * STEP_N };
+
+/* One thread's work space: about 400 KiB, meant to stay in the second-level cache. */
+struct work {
+    float a[BLOCK_M * BLOCK_K];   /* [rows/STEP_M][k][STEP_M] */
+    float b[STEP_N * BLOCK_K];    /* [k][STEP_N] */
+    float sum[BLOCK_M * BLOCK_N]; /* [cols/STEP_N][rows/STEP_M][STEP_M][STEP_N] */
+};
+const size_t gemm_plain_scratch = sizeof(struct work);
+
+typedef float v8 __attribute__((vector_size(32)));
+
+static int min(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* sum[i][c] += a[p][i] * b[p][c] over p in [0, k). The compiler makes one version for each ISA
+ * and the loader picks, where it can. */
+#if defined(__x86_64__) && defined(__GLIBC__)
+__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#endif
+static void
+step(float *restrict sum, const float *restrict a, const float *restrict b, int k)
+{
+    v8 s[STEP_M][2];
+    memcpy(s, sum, sizeof s);
+    for (int p = 0; p < k; p++) {
+        v8 b0, b1;
+        memcpy(&b0, b + p * STEP_N, sizeof b0);
+        memcpy(&b1, b + p * STEP_N + 8, sizeof b1);
+#pragma GCC unroll 6
+        for (int i = 0; i < STEP_M; i++) {
+            s[i][0] += a[p * STEP_M + i] * b0;
+            s[i][1] += a[p * STEP_M + i] * b1;
+        }
+    }
+    memcpy(sum, s, sizeof s);
+}
+
+static float get(const void *row, int i, enum type t)
+{
+    return t == TYPE_BF16 ? bf16_to_float(((const uint16_t *)row)[i]) : ((const float *)row)[i];
+}
+
+/* A sliver: to[p][i] = m(at + i, k0 + p) for i in [0, n), 0 for the rest up to width. With t, m is
+ * read transposed. */
+static void pack(float *to, struct mat m, bool t, int at, int n, int width, int k0, int k)
+{
+    if (n < width) memset(to, 0, sizeof *to * (size_t)(width * k));
+    for (int i = 0; i < n && !t; i++) {
+        const void *row = mat_at(m, at + i, k0);
+        for (int p = 0; p < k; p++) to[p * width + i] = get(row, p, m.type);
+    }
+    for (int p = 0; p < k && t; p++) {
+        const void *row = mat_at(m, k0 + p, at);
+        for (int i = 0; i < n; i++) to[p * width + i] = get(row, i, m.type);
+    }
+}
+
+/* One row of a step: the sums become numbers of c. A NaN stays one. */
+static void finish(const struct gemm_job *j, int r, int c, int n, const float *sum)
+{
+    void *row = mat_at(j->c, r, c);
+    const float *bias = j->bias.p ? mat_at(j->bias, 0, c) : NULL;
+    for (int i = 0; i < n; i++) {
+        float x = sum[i];
+        if (j->beta != 0) x += get(row, i, j->c.type);
+        if (bias) x += bias[i];
+        if (j->relu && x < 0) x = 0;
+        if (j->c.type == TYPE_BF16)
+            ((uint16_t *)row)[i] = bf16_from_float(x);
+        else
+            ((float *)row)[i] = x;
+    }
+}
+
+/* The rows x cols block of c at (r, c). */
+static void block(const struct gemm_job *j, struct work *w, int r, int c, int rows, int cols)
+{
+    int steps_m = (rows + STEP_M - 1) / STEP_M, inner = gemm_inner(j);
+    memset(w->sum, 0, sizeof w->sum);
+    for (int k0 = 0; k0 < inner; k0 += BLOCK_K) {
+        int k = min(BLOCK_K, inner - k0);
+        for (int m = 0; m < steps_m; m++)
+            pack(w->a + m * STEP_M * k, j->a, j->ta, r + m * STEP_M, min(STEP_M, rows - m * STEP_M),
+                 STEP_M, k0, k);
+        for (int n = 0; n * STEP_N < cols; n++) {
+            pack(w->b, j->b, !j->tb, c + n * STEP_N, min(STEP_N, cols - n * STEP_N), STEP_N, k0, k);
+            for (int m = 0; m < steps_m; m++)
+                step(w->sum + (n * steps_m + m) * STEP, w->a + m * STEP_M * k, w->b, k);
+        }
+    }
+    for (int n = 0; n * STEP_N < cols; n++)
+        for (int i = 0; i < rows; i++)
+            finish(j, r + i, c + n * STEP_N, min(STEP_N, cols - n * STEP_N),
+                   w->sum + n * steps_m * STEP + i * STEP_N);
+}
+
+void gemm_plain_tile(const struct gemm_job *tile, void *scratch)
+{
+    for (int r = 0; r < tile->c.rows; r += BLOCK_M)
+        for (int c = 0; c < tile->c.cols; c += BLOCK_N)
+            block(tile, scratch, r, c, min(BLOCK_M, tile->c.rows - r),
+                  min(BLOCK_N, tile->c.cols - c));
+}

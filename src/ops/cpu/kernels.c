@@ -1,0 +1,560 @@
+/*
+ * kernels.c - what one thread of the CPU backend does to one row or one span. Compiled once per
+ * ISA: -DISA=baseline, avx2 or avx512 with the flags of that ISA names the table this file fills.
+ *
+ * Each kernel is written once, as an always-inline body over vec.h in which the element type is a
+ * constant; the function in the table picks the type. What happens to one vector stands in a
+ * function named _at, inlined twice: in the loop over whole vectors and for what is left, k < W
+ * elements, at the end of the row. So a row's bits depend on nothing but the row. Called by the
+ * drivers in cpu.c and linear.c.
+ */
+#include <assert.h>
+
+#include "ops/bf16.h"
+#include "ops/cpu/kernels.h"
+#include "ops/cpu/vec.h"
+
+/* Long sums are kept in f32 for this many elements, then added up in double. */
+enum { SUM_BLOCK = 1024 };
+
+static const struct drop_row no_drop = {0};
+
+INLINE int int_min(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* x times the dropout factors of columns [col, col+W) */
+INLINE vf masked(vf x, struct drop_row d, int col)
+{
+    return d.threshold ? x * vf_drop(d, (uint32_t)col) : x;
+}
+
+INLINE float element(const void *p, int i, enum type t)
+{
+    return t == TYPE_BF16 ? bf16_to_float(((const uint16_t *)p)[i]) : ((const float *)p)[i];
+}
+
+INLINE void element_set(void *p, int i, float x, enum type t)
+{
+    if (t == TYPE_BF16)
+        ((uint16_t *)p)[i] = bf16_from_float(x);
+    else
+        ((float *)p)[i] = x;
+}
+
+/* ---- embedding: paper 3.4, 3.5 ---- */
+
+INLINE void embed_at(void *y, enum type t, const void *e, enum type te, const float *position,
+                     int i, int k, float scale, struct drop_row d)
+{
+    vf x = vf_load_part(e, i, k, 0, te) * scale + vf_load_part(position, i, k, 0, TYPE_F32);
+    vf_store_part(y, i, k, masked(x, d, i), t);
+}
+
+INLINE void embed_body(void *y, enum type t, const void *e, enum type te, const float *position,
+                       int n, float scale, struct drop_row d)
+{
+    int i = 0;
+    for (; i + W <= n; i += W) embed_at(y, t, e, te, position, i, W, scale, d);
+    if (i < n) embed_at(y, t, e, te, position, i, n - i, scale, d);
+}
+
+static void embed(void *y, enum type t, const void *e, enum type te, const float *position, int n,
+                  float scale, struct drop_row d)
+{
+    if (t == TYPE_BF16 && te == TYPE_BF16)
+        embed_body(y, TYPE_BF16, e, TYPE_BF16, position, n, scale, d);
+    else if (t == TYPE_BF16)
+        embed_body(y, TYPE_BF16, e, TYPE_F32, position, n, scale, d);
+    else if (te == TYPE_BF16)
+        embed_body(y, TYPE_F32, e, TYPE_BF16, position, n, scale, d);
+    else
+        embed_body(y, TYPE_F32, e, TYPE_F32, position, n, scale, d);
+}
+
+INLINE void embed_bwd_at(float *de, const void *dy, enum type t, int col, int i, int k, float scale,
+                         struct drop_row d)
+{
+    vf x = masked(vf_load_part(dy, i, k, 0, t), d, col + i) * scale;
+    vf_store_part(de, i, k, vf_load_part(de, i, k, 0, TYPE_F32) + x, TYPE_F32);
+}
+
+INLINE void embed_bwd_body(float *de, const void *dy, enum type t, int col, int n, float scale,
+                           struct drop_row d)
+{
+    int i = 0;
+    for (; i + W <= n; i += W) embed_bwd_at(de, dy, t, col, i, W, scale, d);
+    if (i < n) embed_bwd_at(de, dy, t, col, i, n - i, scale, d);
+}
+
+static void embed_bwd(float *de, const void *dy, enum type t, int col, int n, float scale,
+                      struct drop_row d)
+{
+    if (t == TYPE_BF16)
+        embed_bwd_body(de, dy, TYPE_BF16, col, n, scale, d);
+    else
+        embed_bwd_body(de, dy, TYPE_F32, col, n, scale, d);
+}
+
+/* ---- residual, dropout and layer norm: paper 3.1, 5.4 ---- */
+
+/* One row under the norm, as its three passes see it. */
+struct norm_row {
+    const void *x, *r;
+    enum type t;
+    struct drop_row d;
+    float *sum; /* [n] x + r*mask, kept by the first pass; NULL: computed again in each */
+};
+
+INLINE vf norm_first(struct norm_row m, int i, int k)
+{
+    vf s = vf_load_part(m.x, i, k, 0, m.t) + masked(vf_load_part(m.r, i, k, 0, m.t), m.d, i);
+    if (m.sum) vf_store_part(m.sum, i, k, s, TYPE_F32);
+    return s;
+}
+
+INLINE vf norm_again(struct norm_row m, int i, int k)
+{
+    return m.sum ? vf_load_part(m.sum, i, k, 0, TYPE_F32) : norm_first(m, i, k);
+}
+
+INLINE vf norm_square(struct norm_row m, float mean, int i, int k)
+{
+    vf c = vf_first(norm_again(m, i, k) - mean, k, 0);
+    return c * c;
+}
+
+INLINE void norm_at(void *y, void *xhat, struct norm_row m, float mean, float rstd, const float *g,
+                    const float *b, int i, int k)
+{
+    vf c = (norm_again(m, i, k) - mean) * rstd;
+    if (xhat) vf_store_part(xhat, i, k, c, m.t);
+    c = c * vf_load_part(g, i, k, 0, TYPE_F32) + vf_load_part(b, i, k, 0, TYPE_F32);
+    vf_store_part(y, i, k, c, m.t);
+}
+
+INLINE float norm_body(void *y, void *xhat, struct norm_row m, const float *g, const float *b,
+                       int n)
+{
+    vf sum = {0}, squares = {0};
+    int i, whole = n - n % W;
+    for (i = 0; i < whole; i += W) sum += norm_first(m, i, W);
+    if (i < n) sum += norm_first(m, i, n - i);
+    float mean = vf_sum(sum) / (float)n;
+
+    for (i = 0; i < whole; i += W) squares += norm_square(m, mean, i, W);
+    if (i < n) squares += norm_square(m, mean, i, n - i);
+    float rstd = 1.0f / sqrtf(vf_sum(squares) / (float)n + (float)NORM_EPSILON);
+
+    for (i = 0; i < whole; i += W) norm_at(y, xhat, m, mean, rstd, g, b, i, W);
+    if (i < n) norm_at(y, xhat, m, mean, rstd, g, b, i, n - i);
+    return rstd;
+}
+
+enum { NORM_KEPT = 4096 }; /* rows up to this width keep the sum on the stack */
+
+INLINE float norm_typed(void *y, void *xhat, const void *x, const void *r, const float *g,
+                        const float *b, int n, enum type t, struct drop_row d)
+{
+    float sum[NORM_KEPT];
+    if (n > NORM_KEPT) return norm_body(y, xhat, (struct norm_row){x, r, t, d, NULL}, g, b, n);
+    if (d.threshold) return norm_body(y, xhat, (struct norm_row){x, r, t, d, sum}, g, b, n);
+    return norm_body(y, xhat, (struct norm_row){x, r, t, no_drop, sum}, g, b, n);
+}
+
+static float norm(void *y, void *xhat, const void *x, const void *r, const float *g, const float *b,
+                  int n, enum type t, struct drop_row d)
+{
+    if (t == TYPE_BF16) return norm_typed(y, xhat, x, r, g, b, n, TYPE_BF16, d);
+    return norm_typed(y, xhat, x, r, g, b, n, TYPE_F32, d);
+}
+
+/* What backward knows of a row: with u = dy*g,
+ * dx = rstd * (u - mean(u) - xhat * mean(u*xhat)), and dr is dx through the mask. */
+struct norm_bwd_row {
+    const void *dy, *xhat;
+    const float *g;
+    enum type t;
+};
+
+INLINE void norm_bwd_sum(vf *sum, vf *dot, struct norm_bwd_row m, int i, int k)
+{
+    vf u = vf_load_part(m.dy, i, k, 0, m.t) * vf_load_part(m.g, i, k, 0, TYPE_F32);
+    *sum += u;
+    *dot += u * vf_load_part(m.xhat, i, k, 0, m.t);
+}
+
+INLINE void norm_bwd_at(void *dx, void *dr, struct norm_bwd_row m, float mean, float slope,
+                        float rstd, struct drop_row d, int i, int k)
+{
+    vf u = vf_load_part(m.dy, i, k, 0, m.t) * vf_load_part(m.g, i, k, 0, TYPE_F32);
+    u = (u - mean - vf_load_part(m.xhat, i, k, 0, m.t) * slope) * rstd;
+    vf_store_part(dx, i, k, u, m.t);
+    vf_store_part(dr, i, k, masked(u, d, i), m.t);
+}
+
+INLINE void norm_bwd_body(void *dx, void *dr, struct norm_bwd_row m, float rstd, int n,
+                          struct drop_row d)
+{
+    vf sum = {0}, dot = {0};
+    int i, whole = n - n % W;
+    for (i = 0; i < whole; i += W) norm_bwd_sum(&sum, &dot, m, i, W);
+    if (i < n) norm_bwd_sum(&sum, &dot, m, i, n - i);
+    float mean = vf_sum(sum) / (float)n, slope = vf_sum(dot) / (float)n;
+
+    for (i = 0; i < whole; i += W) norm_bwd_at(dx, dr, m, mean, slope, rstd, d, i, W);
+    if (i < n) norm_bwd_at(dx, dr, m, mean, slope, rstd, d, i, n - i);
+}
+
+static void norm_bwd(void *dx, void *dr, const void *dy, const void *xhat, float rstd,
+                     const float *g, int n, enum type t, struct drop_row d)
+{
+    if (t == TYPE_BF16)
+        norm_bwd_body(dx, dr, (struct norm_bwd_row){dy, xhat, g, TYPE_BF16}, rstd, n, d);
+    else
+        norm_bwd_body(dx, dr, (struct norm_bwd_row){dy, xhat, g, TYPE_F32}, rstd, n, d);
+}
+
+/* ---- sums over rows ---- */
+
+enum {
+    GROUP = 4,      /* vectors of columns that are summed together, in registers */
+    ROW_BLOCK = 128 /* rows whose sum is kept apart, so that thousands of rows lose no digits */
+};
+
+/* Adds the n <= GROUP*W columns at column `col`; dg and xhat absent together. What is there is
+ * added to once, at the end: two backward passes give exactly twice the gradient. */
+INLINE void column_group(float *dg, float *db, const void *dy, int ldy, const void *xhat, int ldx,
+                         int rows, int col, int n, enum type t)
+{
+    vf total[GROUP] = {{0}}, total_dot[GROUP] = {{0}};
+    for (int begin = 0; begin < rows; begin += ROW_BLOCK) {
+        int end = int_min(begin + ROW_BLOCK, rows);
+        vf sum[GROUP] = {{0}}, dot[GROUP] = {{0}};
+        for (int r = begin; r < end; r++) {
+            for (int j = 0; j < GROUP && j * W < n; j++) {
+                int k = int_min(n - j * W, W);
+                vf u = vf_load_part(dy, (size_t)r * ldy + col + j * W, k, 0, t);
+                sum[j] += u;
+                if (dg) dot[j] += u * vf_load_part(xhat, (size_t)r * ldx + col + j * W, k, 0, t);
+            }
+        }
+        for (int j = 0; j < GROUP; j++) {
+            total[j] += sum[j];
+            total_dot[j] += dot[j];
+        }
+    }
+    for (int j = 0; j < GROUP && j * W < n; j++) {
+        int k = int_min(n - j * W, W), i = col + j * W;
+        vf_store_part(db, i, k, vf_load_part(db, i, k, 0, TYPE_F32) + total[j], TYPE_F32);
+        if (!dg) continue;
+        vf_store_part(dg, i, k, vf_load_part(dg, i, k, 0, TYPE_F32) + total_dot[j], TYPE_F32);
+    }
+}
+
+INLINE void columns_body(float *dg, float *db, const void *dy, int ldy, const void *xhat, int ldx,
+                         int rows, int n, enum type t)
+{
+    int i = 0;
+    for (; i + GROUP * W <= n; i += GROUP * W)
+        column_group(dg, db, dy, ldy, xhat, ldx, rows, i, GROUP * W, t);
+    if (i < n) column_group(dg, db, dy, ldy, xhat, ldx, rows, i, n - i, t);
+}
+
+static void norm_bwd_columns(float *dg, float *db, const void *dy, int ldy, const void *xhat,
+                             int ldx, int rows, int n, enum type t)
+{
+    if (t == TYPE_BF16)
+        columns_body(dg, db, dy, ldy, xhat, ldx, rows, n, TYPE_BF16);
+    else
+        columns_body(dg, db, dy, ldy, xhat, ldx, rows, n, TYPE_F32);
+}
+
+static void add_columns(float *db, const void *dy, int ld, int rows, int n, enum type t)
+{
+    if (t == TYPE_BF16)
+        columns_body(NULL, db, dy, ld, NULL, 0, rows, n, TYPE_BF16);
+    else
+        columns_body(NULL, db, dy, ld, NULL, 0, rows, n, TYPE_F32);
+}
+
+/* ---- dropout and activation ---- */
+
+INLINE void drop_at(void *y, int i, int k, enum type t, struct drop_row d)
+{
+    vf_store_part(y, i, k, vf_load_part(y, i, k, 0, t) * vf_drop(d, (uint32_t)i), t);
+}
+
+INLINE void drop_body(void *y, int n, enum type t, struct drop_row d)
+{
+    int i = 0;
+    for (; i + W <= n; i += W) drop_at(y, i, W, t, d);
+    if (i < n) drop_at(y, i, n - i, t, d);
+}
+
+static void drop(void *y, int n, enum type t, struct drop_row d)
+{
+    if (!d.threshold) return;
+    if (t == TYPE_BF16)
+        drop_body(y, n, TYPE_BF16, d);
+    else
+        drop_body(y, n, TYPE_F32, d);
+}
+
+/* After a ReLU the zeros of y are the mask: what was dropped is 0, what is above 0 was kept. */
+INLINE void relu_bwd_at(void *dy, const void *y, int i, int k, enum type t, float scale)
+{
+    vf u = vf_load_part(dy, i, k, 0, t) * scale;
+    u = vf_pick(vf_load_part(y, i, k, 0, t) <= 0.0f, vf_all(0), u);
+    vf_store_part(dy, i, k, u, t);
+}
+
+INLINE void relu_bwd_body(void *dy, const void *y, int n, enum type t, float scale)
+{
+    int i = 0;
+    for (; i + W <= n; i += W) relu_bwd_at(dy, y, i, W, t, scale);
+    if (i < n) relu_bwd_at(dy, y, i, n - i, t, scale);
+}
+
+static void act_bwd(void *dy, const void *y, int n, enum type t, bool relu, struct drop_row d)
+{
+    if (!relu)
+        drop(dy, n, t, d);
+    else if (t == TYPE_BF16)
+        relu_bwd_body(dy, y, n, TYPE_BF16, d.scale);
+    else
+        relu_bwd_body(dy, y, n, TYPE_F32, d.scale);
+}
+
+/* ---- rows of logits ---- */
+
+/* The largest logit, NaNs aside, and the sum of all. */
+INLINE float row_survey(const void *x, int n, enum type t, double *sum)
+{
+    vf top = vf_all(-INFINITY);
+    *sum = 0;
+    for (int begin = 0; begin < n; begin += SUM_BLOCK) {
+        int i = begin, end = int_min(begin + SUM_BLOCK, n);
+        vf part = {0};
+        for (; i + W <= end; i += W) {
+            vf v = vf_load(x, i, t);
+            top = vf_max(v, top);
+            part += v;
+        }
+        if (i < end) {
+            top = vf_max(vf_load_part(x, i, end - i, -INFINITY, t), top);
+            part += vf_load_part(x, i, end - i, 0, t);
+        }
+        *sum += (double)vf_sum(part);
+    }
+    return vf_top(top);
+}
+
+/* exp(x - top) of k elements; kept in place of them where `keep` is not NULL. */
+INLINE vf row_exp_at(const void *x, void *keep, int i, int k, enum type t, float top)
+{
+    vf e = vf_exp(vf_load_part(x, i, k, -INFINITY, t) - top);
+    if (keep) vf_store_part(keep, i, k, e, t);
+    return e;
+}
+
+/* Sum of exp(x - top): a NaN in the row or an infinite top comes out as a NaN. */
+INLINE double row_exp_sum(const void *x, void *keep, int n, enum type t, float top)
+{
+    double sum = 0;
+    for (int begin = 0; begin < n; begin += SUM_BLOCK) {
+        int i = begin, end = int_min(begin + SUM_BLOCK, n);
+        vf part = {0};
+        for (; i + W <= end; i += W) part += row_exp_at(x, keep, i, W, t, top);
+        if (i < end) part += row_exp_at(x, keep, i, end - i, t, top);
+        sum += (double)vf_sum(part);
+    }
+    return sum;
+}
+
+INLINE void xent_grad_at(void *x, int i, int k, enum type t, float top, float share, float smooth)
+{
+    vf e = vf_load_part(x, i, k, -INFINITY, t);
+    if (t == TYPE_BF16) e = vf_exp(e - top);
+    vf_store_part(x, i, k, e * share - smooth, t);
+}
+
+INLINE void xent_body(void *x, int n, enum type t, int target, float eps, bool grad, float *loss)
+{
+    double total, at = element(x, target, t);
+    float top = row_survey(x, n, t, &total);
+    double sum = row_exp_sum(x, grad && t == TYPE_F32 ? x : NULL, n, t, top);
+    double lse = top + log(sum);
+    loss[0] = (float)(lse - (1.0 - eps) * at - eps * (total / n));
+    loss[1] = (float)(lse - at);
+    if (!grad) return;
+    float share = (float)(1.0 / sum), smooth = eps / (float)n;
+    int i = 0;
+    for (; i + W <= n; i += W) xent_grad_at(x, i, W, t, top, share, smooth);
+    if (i < n) xent_grad_at(x, i, n - i, t, top, share, smooth);
+    element_set(x, target, (float)(exp(at - lse) - smooth - (1.0 - eps)), t);
+}
+
+static void xent(void *logits, int n, enum type t, int target, float eps, bool grad, float *loss)
+{
+    assert(target >= 0 && target < n);
+    if (t == TYPE_BF16)
+        xent_body(logits, n, TYPE_BF16, target, eps, grad, loss);
+    else
+        xent_body(logits, n, TYPE_F32, target, eps, grad, loss);
+}
+
+/* Puts (x, i) among the m best so far, which are in order; the last of k falls out. NaNs rank with
+ * -inf, and equals stay in order of id. */
+INLINE void best_insert(float *score, int32_t *id, int m, int k, float x, int i)
+{
+    int at = int_min(m, k - 1);
+    if (x != x) x = -INFINITY;
+    for (; at > 0 && x > score[at - 1]; at--) {
+        score[at] = score[at - 1];
+        id[at] = id[at - 1];
+    }
+    score[at] = x;
+    id[at] = i;
+}
+
+/* After the first k, a vector is looked into only when something in it beats the last of the k
+ * best: on a row in random order that happens about k*log(n/k) times. */
+INLINE void topk_at(const void *x, int i, int m, enum type t, int k, float *score, int32_t *id)
+{
+    vf v = vf_load_part(x, i, m, -INFINITY, t);
+    if (!vi_any(v > score[k - 1])) return;
+    for (int l = 0; l < m; l++)
+        if (v[l] > score[k - 1]) best_insert(score, id, k, k, v[l], i + l);
+}
+
+INLINE void topk_body(const void *x, int n, enum type t, int k, float *score, int32_t *id)
+{
+    int i = 0;
+    for (; i < k; i++) best_insert(score, id, i, k, element(x, i, t), i);
+    for (; i + W <= n; i += W) topk_at(x, i, W, t, k, score, id);
+    if (i < n) topk_at(x, i, n - i, t, k, score, id);
+    float top = score[0];
+    float log_sum = (float)log(row_exp_sum(x, NULL, n, t, top));
+    for (i = 0; i < k; i++) score[i] = score[i] - top - log_sum;
+}
+
+static void topk(const void *logits, int n, enum type t, int k, float *score, int32_t *id)
+{
+    assert(k >= 1 && k <= n);
+    if (t == TYPE_BF16)
+        topk_body(logits, n, TYPE_BF16, k, score, id);
+    else
+        topk_body(logits, n, TYPE_F32, k, score, id);
+}
+
+/* ---- optimizer: paper 5.3 ---- */
+
+typedef float vf_half __attribute__((vector_size(2 * W)));
+typedef double vd __attribute__((vector_size(4 * W)));
+
+INLINE vd squares(const float *g)
+{
+    vf_half h;
+    memcpy(&h, g, sizeof h);
+    vd d = __builtin_convertvector(h, vd);
+    return d * d;
+}
+
+/* In double throughout: memory is the limit, and no gradient overflows. */
+static double sum_squares(const float *g, size_t n)
+{
+    vd even = {0}, odd = {0};
+    size_t i = 0;
+    for (; i + W <= n; i += W) {
+        even += squares(g + i);
+        odd += squares(g + i + W / 2);
+    }
+    even += odd;
+    double sum = 0;
+    for (int l = 0; l < W / 2; l++) sum += even[l];
+    for (; i < n; i++) sum += (double)g[i] * g[i];
+    return sum;
+}
+
+/* Adam's constants in f32; bias correction is in rate and root. */
+struct adam_row {
+    float factor, new1, old2, new2, rate, root, epsilon;
+};
+
+INLINE vf adam_at(float *p, float *m, float *v, const float *g, size_t i, int k, struct adam_row c)
+{
+    vf grad = vf_load_part(g, i, k, 0, TYPE_F32) * c.factor;
+    vf first = vf_load_part(m, i, k, 0, TYPE_F32);
+    vf second = vf_load_part(v, i, k, 0, TYPE_F32);
+    first = first + (grad - first) * c.new1;
+    second = second * c.old2 + grad * grad * c.new2;
+    vf step = c.rate * first / (vf_sqrt(second) * c.root + c.epsilon);
+    vf param = vf_load_part(p, i, k, 0, TYPE_F32) - step;
+    vf_store_part(m, i, k, first, TYPE_F32);
+    vf_store_part(v, i, k, second, TYPE_F32);
+    vf_store_part(p, i, k, param, TYPE_F32);
+    return param;
+}
+
+static void adam(float *p, float *m, float *v, uint16_t *copy, const float *g, size_t n,
+                 float factor, const struct adam *h)
+{
+    struct adam_row c = {
+        .factor = factor,
+        .new1 = (float)(1 - h->beta1),
+        .old2 = (float)h->beta2,
+        .new2 = (float)(1 - h->beta2),
+        .rate = (float)(h->lr / (1 - pow(h->beta1, (double)h->step))),
+        .root = (float)(1 / sqrt(1 - pow(h->beta2, (double)h->step))),
+        .epsilon = (float)h->epsilon,
+    };
+    size_t i = 0;
+    for (; i + W <= n; i += W) {
+        vf param = adam_at(p, m, v, g, i, W, c);
+        if (copy) vf_store(copy, i, param, TYPE_BF16);
+    }
+    if (i == n) return;
+    vf param = adam_at(p, m, v, g, i, (int)(n - i), c);
+    if (copy) vf_store_part(copy, i, (int)(n - i), param, TYPE_BF16);
+}
+
+INLINE void cast_body(void *dst, enum type td, const void *src, enum type ts, size_t n)
+{
+    size_t i = 0;
+    for (; i + W <= n; i += W) vf_store(dst, i, vf_load(src, i, ts), td);
+    if (i < n) vf_store_part(dst, i, (int)(n - i), vf_load_part(src, i, (int)(n - i), 0, ts), td);
+}
+
+static void cast(void *dst, enum type td, const void *src, enum type ts, size_t n)
+{
+    if (td == ts)
+        memcpy(dst, src, n * type_size(ts));
+    else if (td == TYPE_BF16)
+        cast_body(dst, TYPE_BF16, src, TYPE_F32, n);
+    else
+        cast_body(dst, TYPE_F32, src, TYPE_BF16, n);
+}
+
+#define NAME_OF(isa)  #isa
+#define TABLE_OF(isa) kernels_##isa
+#define NAME(isa)     NAME_OF(isa)
+#define TABLE(isa)    TABLE_OF(isa)
+
+const struct kernels TABLE(ISA) = {
+    .isa = NAME(ISA),
+    .embed = embed,
+    .embed_bwd = embed_bwd,
+    .norm = norm,
+    .norm_bwd = norm_bwd,
+    .norm_bwd_columns = norm_bwd_columns,
+    .drop = drop,
+    .act_bwd = act_bwd,
+    .add_columns = add_columns,
+    .xent = xent,
+    .sum_squares = sum_squares,
+    .adam = adam,
+    .cast = cast,
+    .topk = topk,
+};

@@ -1,0 +1,50 @@
+/*
+ * kernels.h - what one thread does to one row or one span; kernels.c fills this table once per ISA.
+ *
+ * Rows are contiguous; t is the element type of every void pointer in the call unless another is
+ * named. Vectors of parameters and their gradients are f32.
+ */
+#ifndef HEED_OPS_CPU_KERNELS_H
+#define HEED_OPS_CPU_KERNELS_H
+#include "ops/drop.h"
+
+struct kernels {
+    const char *isa;
+
+    /* y[c] = (e[c]*scale + position[c]) * mask[c] */
+    void (*embed)(void *y, enum type t, const void *e, enum type te, const float *position, int n,
+                  float scale, struct drop_row d);
+    /* de[c] += dy[c] * scale * mask[col + c] for c in [0, n): a strip of a row from column col on;
+     * de and dy point at the strip */
+    void (*embed_bwd)(float *de, const void *dy, enum type t, int col, int n, float scale,
+                      struct drop_row d);
+    /* y = norm(x + r*mask)*g + b; returns 1/std; xhat may be NULL; y may be x */
+    float (*norm)(void *y, void *xhat, const void *x, const void *r, const float *g, const float *b,
+                  int n, enum type t, struct drop_row d);
+    void (*norm_bwd)(void *dx, void *dr, const void *dy, const void *xhat, float rstd,
+                     const float *g, int n, enum type t, struct drop_row d);
+    /* dg[c] += sum over rows of dy*xhat, db[c] += sum over rows of dy: a strip of n columns, rows
+     * ld elements apart, in row order */
+    void (*norm_bwd_columns)(float *dg, float *db, const void *dy, int ldy, const void *xhat,
+                             int ldx, int rows, int n, enum type t);
+    /* y *= mask, in place */
+    void (*drop)(void *y, int n, enum type t, struct drop_row d);
+    /* dy *= mask, and dy = 0 where relu and y <= 0, in place. A y dropped to 0 gives 0 either way.
+     */
+    void (*act_bwd)(void *dy, const void *y, int n, enum type t, bool relu, struct drop_row d);
+    /* db[c] += sum over rows of dy: a strip of n columns, in row order */
+    void (*add_columns)(float *db, const void *dy, int ld, int rows, int n, enum type t);
+    /* see xent in ops.h; one row; loss[2] */
+    void (*xent)(void *logits, int n, enum type t, int target, float eps, bool grad, float *loss);
+    double (*sum_squares)(const float *g, size_t n);
+    /* factor multiplies g, in place of h's scale and clip; the bias is corrected for h->step;
+     * copy: bf16 or NULL */
+    void (*adam)(float *p, float *m, float *v, uint16_t *copy, const float *g, size_t n,
+                 float factor, const struct adam *h);
+    void (*cast)(void *dst, enum type td, const void *src, enum type ts, size_t n);
+    void (*topk)(const void *logits, int n, enum type t, int k, float *score, int32_t *id);
+};
+
+extern const struct kernels kernels_baseline, kernels_avx2, kernels_avx512;
+
+#endif

@@ -1,0 +1,86 @@
+/*
+ * linear.c - the linear layer of the CPU backend, forward and backward: see ops.h.
+ *
+ * Place: called through the op table for every projection, feed-forward and output layer; products
+ * by gemm.h, rows by kernels.h.
+ *
+ * Products run on rows rounded up to ROW_PAD, so that batches of slightly different size share
+ * their code. In y and dx the slack rows get something nobody reads; in the weight gradient the
+ * rows are what is summed over, so there the slack rows of dy and x are cleared first.
+ */
+#include <string.h>
+
+#include "ops/cpu/cpu.h"
+#include "ops/cpu/gemm.h"
+#include "ops/cpu/kernels.h"
+
+enum { STRIP = 64 }; /* columns of the bias gradient that one thread adds up */
+
+static struct cpu *cpu_of(struct backend *be)
+{
+    return (struct cpu *)be;
+}
+
+static struct mat padded(struct mat m)
+{
+    m.rows = (m.rows + ROW_PAD - 1) / ROW_PAD * ROW_PAD;
+    return m;
+}
+
+static void clear_slack(struct mat m)
+{
+    for (int r = m.rows; r < padded(m).rows; r++)
+        memset(mat_at(m, r, 0), 0, (size_t)m.cols * type_size(m.type));
+}
+
+void cpu_linear(struct backend *be, struct mat y, struct mat x, struct mat w, struct mat b,
+                enum activation act, struct drop d)
+{
+    struct cpu *cpu = cpu_of(be);
+    gemm_run(cpu->gemm, &(struct gemm_job){.c = padded(y),
+                                           .a = padded(x),
+                                           .b = w,
+                                           .tb = true,
+                                           .bias = b,
+                                           .relu = act == ACT_RELU});
+    if (d.p == 0) return;
+#pragma omp parallel for schedule(static) num_threads(cpu->threads)
+    for (int r = 0; r < y.rows; r++)
+        cpu->k->drop(mat_at(y, r, 0), y.cols, y.type, drop_row(d, (uint64_t)r));
+}
+
+/* dy becomes the gradient before dropout and activation; both are seen in y. */
+static void mask(struct cpu *cpu, struct mat dy, struct mat y, bool relu, struct drop d)
+{
+#pragma omp parallel for schedule(static) num_threads(cpu->threads)
+    for (int r = 0; r < dy.rows; r++)
+        cpu->k->act_bwd(mat_at(dy, r, 0), mat_at(y, r, 0), dy.cols, dy.type, relu,
+                        drop_row(d, (uint64_t)r));
+}
+
+static void add_columns(struct cpu *cpu, struct mat db, struct mat dy)
+{
+#pragma omp parallel for schedule(static) num_threads(cpu->threads)
+    for (int c = 0; c < dy.cols; c += STRIP) {
+        int n = dy.cols - c < STRIP ? dy.cols - c : STRIP;
+        cpu->k->add_columns(mat_at(db, 0, c), mat_at(dy, 0, c), dy.ld, dy.rows, n, dy.type);
+    }
+}
+
+void cpu_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat dw, struct mat db,
+                    struct mat dy, struct mat y, struct mat x, struct mat w, enum activation act,
+                    struct drop d)
+{
+    struct cpu *cpu = cpu_of(be);
+    bool relu = act == ACT_RELU;
+    if (dy.rows == 0) return;
+    if (relu || d.p > 0) mask(cpu, dy, y, relu, d);
+    if (db.p) add_columns(cpu, db, dy);
+    clear_slack(dy);
+    clear_slack(x);
+    gemm_run(cpu->gemm,
+             &(struct gemm_job){.c = dw, .a = padded(dy), .b = padded(x), .ta = true, .beta = 1});
+    if (dx.p)
+        gemm_run(cpu->gemm,
+                 &(struct gemm_job){.c = padded(dx), .a = padded(dy), .b = w, .beta = beta});
+}

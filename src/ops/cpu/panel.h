@@ -1,0 +1,232 @@
+/*
+ * panel.h - inside the attention kernels: blocks of rows as f32 on the stack, and their product.
+ *
+ * A panel is a copy of some rows of one head, widened to f32, contiguous, padded with zeros to
+ * whole vectors; or the transpose of such rows. So the one product below has no edges and knows
+ * one element type. Included once per ISA; see vec.h.
+ */
+#ifndef HEED_OPS_CPU_PANEL_H
+#define HEED_OPS_CPU_PANEL_H
+#include "ops/cpu/vec.h"
+
+#define PANEL(name, floats) float name[floats] __attribute__((aligned(64)))
+
+static int round_up(int n)
+{
+    return (n + W - 1) / W * W;
+}
+INLINE vf load(const float *p)
+{
+    return vf_load(p, 0, TYPE_F32);
+}
+INLINE void store(float *p, vf x)
+{
+    vf_store(p, 0, x, TYPE_F32);
+}
+
+/* ---- packing ---- */
+
+/* The heads of a row stand side by side and a thread does them in turn: while it copies one it
+ * fetches the next. After the last head that is in vain but harmless. */
+INLINE void expect_read(const char *row, int c, int width, enum type t)
+{
+    __builtin_prefetch(row + (c + width) * type_size(t), 0, 2);
+}
+INLINE void expect_write(const char *row, int c, int width, enum type t)
+{
+    __builtin_prefetch(row + (c + width) * type_size(t), 1, 3);
+}
+
+/* W elements of a row from column c on; columns from width on are 0 */
+INLINE vf load_edge(const char *row, int c, int width, enum type t)
+{
+    expect_read(row, c, width, t);
+    return c + W <= width ? vf_load(row, c, t) : vf_load_part(row, c, width - c, 0.0f, t);
+}
+
+INLINE void load_rows_as(float *dst, int ld, struct mat m, int row, int col, int n, int width,
+                         float scale, enum type t)
+{
+    const char *src = mat_at(m, row, col);
+    size_t step = m.ld * type_size(t);
+    for (int r = 0; r < n; r++, src += step, dst += ld)
+        for (int c = 0; c < width; c += W) store(dst + c, load_edge(src, c, width, t) * scale);
+}
+
+/* dst [n][ld], ld = round_up(width): n rows of m, times scale */
+static void load_rows(float *dst, int ld, struct mat m, int row, int col, int n, int width,
+                      float scale)
+{
+    if (m.type == TYPE_BF16)
+        load_rows_as(dst, ld, m, row, col, n, width, scale, TYPE_BF16);
+    else
+        load_rows_as(dst, ld, m, row, col, n, width, scale, TYPE_F32);
+}
+
+INLINE void store_rows_as(struct mat m, int row, int col, const float *src, int ld, int n,
+                          int width, float scale, enum type t)
+{
+    char *dst = mat_at(m, row, col);
+    size_t step = m.ld * type_size(t);
+    for (int r = 0; r < n; r++, src += ld, dst += step) {
+        int c = 0;
+        for (; c + W <= width; c += W) {
+            expect_write(dst, c, width, t);
+            vf_store(dst, c, load(src + c) * scale, t);
+        }
+        if (c < width) vf_store_part(dst, c, width - c, load(src + c) * scale, t);
+    }
+}
+
+/* n rows of m = src [n][ld], times scale */
+static void store_rows(struct mat m, int row, int col, const float *src, int ld, int n, int width,
+                       float scale)
+{
+    if (m.type == TYPE_BF16)
+        store_rows_as(m, row, col, src, ld, n, width, scale, TYPE_BF16);
+    else
+        store_rows_as(m, row, col, src, ld, n, width, scale, TYPE_F32);
+}
+
+/* The lower and upper halves of a and b, lane by lane in turn */
+#if W == 16
+#define LOW  0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif W == 8
+#define LOW  0, 8, 1, 9, 2, 10, 3, 11
+#define HIGH 4, 12, 5, 13, 6, 14, 7, 15
+#else
+#define LOW  0, 4, 1, 5
+#define HIGH 2, 6, 3, 7
+#endif
+#ifdef __clang__
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (vi){__VA_ARGS__})
+#endif
+
+/* Transposes W vectors. One perfect shuffle of W*W elements turns the bits of their index by one
+ * place; after log2(W) of them row and lane have changed sides. */
+INLINE void transpose(vf x[W])
+{
+    for (int turn = 1; turn < W; turn *= 2) {
+        vf y[W];
+#pragma GCC unroll 16
+        for (int i = 0; i < W / 2; i++) {
+            y[2 * i] = SHUFFLE(x[i], x[i + W / 2], LOW);
+            y[2 * i + 1] = SHUFFLE(x[i], x[i + W / 2], HIGH);
+        }
+        memcpy(x, y, sizeof y);
+    }
+}
+
+/* x[l] = column col+c+l of rows [row, row+n) of m; 0 in lanes from n on */
+INLINE void load_block(vf x[W], struct mat m, int row, int col, int n, int c, int width,
+                       enum type t)
+{
+    const char *src = mat_at(m, row, col);
+    size_t step = m.ld * type_size(t);
+    if (n >= W && c + W <= width) {
+#pragma GCC unroll 16
+        for (int l = 0; l < W; l++, src += step) {
+            expect_read(src, c, width, t);
+            x[l] = vf_load(src, c, t);
+        }
+    } else {
+#pragma GCC unroll 16
+        for (int l = 0; l < W; l++, src += step)
+            x[l] = l < n ? load_edge(src, c, width, t) : (vf){0};
+    }
+    transpose(x);
+}
+
+INLINE void load_columns_as(float *dst, int ld, struct mat m, int row, int col, int n, int width,
+                            enum type t)
+{
+    for (int j = 0; j < n; j += W)
+        for (int c = 0; c < width; c += W) {
+            vf x[W];
+            load_block(x, m, row + j, col, n - j, c, width, t);
+#pragma GCC unroll 16
+            for (int l = 0; l < W; l++) store(dst + (c + l) * ld + j, x[l]);
+        }
+}
+
+/* dst [round_up(width)][ld], ld = round_up(n): the transpose of n rows of m */
+static void load_columns(float *dst, int ld, struct mat m, int row, int col, int n, int width)
+{
+    if (m.type == TYPE_BF16)
+        load_columns_as(dst, ld, m, row, col, n, width, TYPE_BF16);
+    else
+        load_columns_as(dst, ld, m, row, col, n, width, TYPE_F32);
+}
+
+/* ---- product ---- */
+
+/* Accumulators of a block: 24 of 32 registers, or 12 of 16. */
+enum { ROWS = 6, VECS = W == 16 ? 4 : 2 };
+
+/* Element (r, d) of the left factor is a[r*row + d*step]: either side can be read transposed. */
+struct left {
+    const float *a;
+    int row, step;
+};
+
+/* c [R][N*W] (+)= a [R][depth] b [depth][N*W] */
+INLINE void block(float *c, int ldc, bool add, struct left a, const float *b, int ldb, int depth,
+                  const int R, const int N)
+{
+    vf acc[ROWS][VECS];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+        for (int n = 0; n < N; n++) acc[r][n] = add ? load(c + r * ldc + n * W) : (vf){0};
+    for (int d = 0; d < depth; d++) {
+        vf x[VECS];
+#pragma GCC unroll 8
+        for (int n = 0; n < N; n++) x[n] = load(b + (size_t)d * ldb + n * W);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; r++) {
+            float s = a.a[r * a.row + (size_t)d * a.step];
+#pragma GCC unroll 8
+            for (int n = 0; n < N; n++) acc[r][n] += s * x[n];
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+        for (int n = 0; n < N; n++) store(c + r * ldc + n * W, acc[r][n]);
+}
+
+INLINE void block_rows(float *c, int ldc, bool add, struct left a, const float *b, int ldb,
+                       int depth, int rows, const int N)
+{
+    if (rows == ROWS)
+        block(c, ldc, add, a, b, ldb, depth, ROWS, N);
+    else if (rows == 5)
+        block(c, ldc, add, a, b, ldb, depth, 5, N);
+    else if (rows == 4)
+        block(c, ldc, add, a, b, ldb, depth, 4, N);
+    else if (rows == 3)
+        block(c, ldc, add, a, b, ldb, depth, 3, N);
+    else if (rows == 2)
+        block(c, ldc, add, a, b, ldb, depth, 2, N);
+    else
+        block(c, ldc, add, a, b, ldb, depth, 1, N);
+}
+
+/* c [rows][width] = or += a [rows][depth] b [depth][width]; rows <= ROWS, width whole vectors */
+static void product(float *c, int ldc, bool add, struct left a, const float *b, int ldb, int rows,
+                    int depth, int width)
+{
+    int n = 0;
+    for (; n + VECS * W <= width; n += VECS * W)
+        block_rows(c + n, ldc, add, a, b + n, ldb, depth, rows, VECS);
+    if (VECS > 2 && n + 2 * W <= width) {
+        block_rows(c + n, ldc, add, a, b + n, ldb, depth, rows, 2);
+        n += 2 * W;
+    }
+    if (n < width) block_rows(c + n, ldc, add, a, b + n, ldb, depth, rows, 1);
+}
+
+#endif

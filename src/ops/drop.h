@@ -1,0 +1,41 @@
+/*
+ * drop.h - the dropout mask as a pure function of (seed, site, row, column).
+ *
+ * A 64-bit key is derived once per row; each element costs a 32-bit mix of its column with that
+ * key, cheap in vector registers and the same on every device.
+ */
+#ifndef HEED_OPS_DROP_H
+#define HEED_OPS_DROP_H
+#include "base/random.h"
+#include "ops/ops.h"
+
+/* What a row's elements need: element c is dropped iff drop_word(row, c) < threshold. */
+struct drop_row {
+    uint32_t key0, key1;
+    uint32_t threshold; /* p * 2^32; 0: nothing is dropped */
+    float scale;        /* 1 / (1 - p) */
+};
+
+static inline struct drop_row drop_row(struct drop d, uint64_t row)
+{
+    uint64_t key = random_at(d.seed, d.site, row);
+    return (struct drop_row){(uint32_t)key, (uint32_t)(key >> 32),
+                             (uint32_t)((double)d.p * 4294967296.0), 1.0f / (1.0f - d.p)};
+}
+
+static inline uint32_t drop_word(struct drop_row r, uint32_t col)
+{
+    uint32_t x = col * 0x9e3779b1u ^ r.key0;
+    x = (x ^ x >> 16) * 0x21f0aaadu;
+    x = (x ^ x >> 15) + r.key1;
+    x = x * 0x735a2d97u;
+    return x ^ x >> 15;
+}
+
+/* 0 for a dropped element, 1 / (1 - p) for a kept one */
+static inline float drop_factor(struct drop_row r, uint32_t col)
+{
+    return drop_word(r, col) < r.threshold ? 0.0f : r.scale;
+}
+
+#endif

@@ -1,0 +1,186 @@
+/*
+ * ops.h - THE CONTRACT: what a device must do to run the model.
+ *
+ * The model is written once over the table below; a backend is a filled table. The ops are cut
+ * where a good kernel starts and ends.
+ *
+ * Rules every backend keeps:
+ * - Compute ops return nothing, never allocate where the caller can see it, never wait. A device
+ *   error sticks and comes out of sync.
+ * - Parameter gradients (de, dw, db, dg) always add to what is there. Activation gradients are
+ *   beta*old + new where a beta is given and plainly written otherwise.
+ * - Dropout masks are recomputed from (seed, site, row, column), never stored: see drop.h.
+ * - Activation matrices are allocated with their row count rounded up to ROW_PAD, and whatever
+ *   lies between the last row and the next multiple of ROW_PAD is scratch that an op may
+ *   overwrite. So products run on few distinct shapes. A view of part of the rows must start at a
+ *   multiple of ROW_PAD.
+ * - Results do not depend on the number of threads, bit for bit.
+ *
+ * Shape letters: S, T rows of source and target; D model width; F inner width; H heads;
+ * V vocabulary; N rows in general. The gradient of x is dx.
+ */
+#ifndef HEED_OPS_H
+#define HEED_OPS_H
+#include "heed.h"
+
+enum { ROW_PAD = 16 };
+
+enum type { TYPE_F32, TYPE_BF16, TYPE_F64 }; /* F64: only in ref, for gradient checks */
+
+static inline size_t type_size(enum type t)
+{
+    return t == TYPE_F64 ? 8 : t == TYPE_F32 ? 4 : 2;
+}
+
+/* A row-major matrix in device memory; ld is the distance between rows in elements. A vector is a
+ * matrix of one row. {0} stands for "absent". */
+struct mat {
+    void *p;
+    int rows, cols, ld;
+    enum type type;
+};
+
+static inline struct mat mat_make(void *p, int rows, int cols, enum type type)
+{
+    return (struct mat){p, rows, cols, cols, type};
+}
+
+static inline void *mat_at(struct mat m, int row, int col)
+{
+    return (char *)m.p + ((size_t)row * m.ld + col) * type_size(m.type);
+}
+
+/* rows [row, row+n) */
+static inline struct mat mat_rows(struct mat m, int row, int n)
+{
+    return (struct mat){m.p ? mat_at(m, row, 0) : NULL, n, m.cols, m.ld, m.type};
+}
+
+/* columns [col, col+n) */
+static inline struct mat mat_cols(struct mat m, int col, int n)
+{
+    return (struct mat){m.p ? mat_at(m, 0, col) : NULL, m.rows, n, m.ld, m.type};
+}
+
+/* Which queries look at which keys. Sentence b asks with rows [q[b], q[b+1]) and looks at the
+ * klen[b] rows from k[b]. Causal: the last query sees all klen[b] keys, the one before it one
+ * less, and so on; so training, cached decoding and everything between are one case. */
+struct seqs {
+    int n;
+    const int32_t *q;        /* [n+1] */
+    const int32_t *k, *klen; /* [n] */
+    int max_q, max_k;        /* the longest of each */
+    bool causal;
+};
+
+struct drop {
+    float p; /* probability of zero; 0: no dropout */
+    uint64_t seed;
+    uint32_t site; /* which dropout of the model */
+};
+
+enum activation { ACT_NONE, ACT_RELU };
+
+#define NORM_EPSILON 1e-6 /* added to the variance in add_norm */
+
+/* softmax(q kT / sqrt(d_k)) v, head by head (paper 3.2). The width of a head is q.cols / heads. */
+struct attention {
+    struct mat q, k, v; /* [Nq, H*dk], [Nk, H*dk], [Nk, H*dv]; may be column views of one matrix */
+    struct mat o;       /* [Nq, H*dv] out */
+    struct mat lse;     /* [Nq, H] out: log of the sum of exp of the scaled scores, for backward */
+    int heads;
+    struct seqs seqs;
+    struct drop drop; /* on the weights; element (query row * H + head, key of the sentence) */
+};
+
+struct adam {
+    double lr, beta1, beta2, epsilon;
+    int64_t step; /* 1 for the first: bias correction */
+    double scale; /* gradients are multiplied by this first: 1 / target tokens */
+    double clip;  /* largest norm after scaling; 0: no clipping */
+    double limit; /* a larger norm, or one that is not a number, skips the step; 0: no limit */
+};
+
+struct backend;
+
+struct ops {
+    const char *name;
+
+    /* memory and order: the only calls that may fail or wait */
+    enum heed_status (*alloc)(struct backend *be, void **p, size_t bytes, struct heed_error *err);
+    void (*free)(struct backend *be, void *p);
+    void (*zero)(struct backend *be, void *p, size_t bytes);
+    void (*upload)(struct backend *be, void *dst, const void *src, size_t bytes);
+    void (*download)(struct backend *be, void *dst, const void *src, size_t bytes);
+    enum heed_status (*sync)(struct backend *be, struct heed_error *err);
+    void (*close)(struct backend *be);
+
+    /* forward */
+
+    /* y = drop(e[id] * sqrt(D) + position[pos])   y [N,D], e [V,D], position [max_length,D] */
+    void (*embed)(struct backend *be, struct mat y, const int32_t *id, const int32_t *pos,
+                  struct mat e, struct mat position, struct drop d);
+    /* y = drop(act(x wT + b))   y [N,out], x [N,in], w [out,in], b [1,out] or absent */
+    void (*linear)(struct backend *be, struct mat y, struct mat x, struct mat w, struct mat b,
+                   enum activation act, struct drop d);
+    void (*attend)(struct backend *be, const struct attention *a);
+    /* y = norm(x + drop(r)) * g + b; xhat [N,D] and rstd [N,1] are kept for backward and may be
+     * absent together. y may be x. */
+    void (*add_norm)(struct backend *be, struct mat y, struct mat xhat, struct mat rstd,
+                     struct mat x, struct mat r, struct mat g, struct mat b, struct drop d);
+
+    /* backward */
+
+    /* de[id] += drop(dy) * sqrt(D) */
+    void (*embed_bwd)(struct backend *be, struct mat de, const int32_t *id, struct mat dy,
+                      struct drop d);
+    /* dy is overwritten with the gradient before activation and dropout; y is read only when there
+     * is one. dx = beta*dx + dy w (absent: not wanted), dw += dyT x, db += column sums of dy */
+    void (*linear_bwd)(struct backend *be, struct mat dx, float beta, struct mat dw, struct mat db,
+                       struct mat dy, struct mat y, struct mat x, struct mat w, enum activation act,
+                       struct drop d);
+    /* writes dq, dk, dv of the rows that a's sentences own; reads a's q, k, v, o, lse */
+    void (*attend_bwd)(struct backend *be, const struct attention *a, struct mat dq, struct mat dk,
+                       struct mat dv, struct mat dout);
+    /* dx: gradient of x; dr: of r, the same through dropout */
+    void (*add_norm_bwd)(struct backend *be, struct mat dx, struct mat dr, struct mat dg,
+                         struct mat db, struct mat dy, struct mat xhat, struct mat rstd,
+                         struct mat g, struct drop d);
+    /* Label-smoothed cross-entropy (paper 5.4): the target has probability 1 - eps + eps/V, every
+     * other id eps/V. logits [N,V] become the gradient of the summed loss when grad is set.
+     * loss [N,2]: the smoothed loss and -log p(target) of each row. */
+    void (*xent)(struct backend *be, struct mat logits, const int32_t *target, float eps, bool grad,
+                 struct mat loss);
+
+    /* optimizer: p, m, v, g are [1,n] */
+
+    /* *out = sum of squares of g, in double; in device memory */
+    void (*sqnorm)(struct backend *be, double *out, struct mat g);
+    /* One sweep (paper 5.3): reads *sq as sqnorm wrote it and decides on skip and clip. copy, when
+     * present, gets p rounded to its type. */
+    void (*adam)(struct backend *be, struct mat p, struct mat m, struct mat v, struct mat copy,
+                 struct mat g, const double *sq, const struct adam *h);
+    /* dst = src, rounded to dst's type; same shape */
+    void (*cast)(struct backend *be, struct mat dst, struct mat src);
+
+    /* decoding */
+
+    /* cache row at[i] = rows row i */
+    void (*cache_put)(struct backend *be, struct mat cache, struct mat rows, const int32_t *at);
+    /* For each row the k largest log-probabilities, largest first, the lower id first among
+     * equals. score, id: [N*k] */
+    void (*topk)(struct backend *be, struct mat logits, int k, float *score, int32_t *id);
+};
+
+struct backend {
+    const struct ops *op; /* a backend embeds this struct first in its own */
+};
+
+/* Opens a backend by name: "ref", "cpu" or "cuda:N". close frees it. */
+enum heed_status backend_open(struct backend **out, const char *device, int threads,
+                              struct heed_error *err);
+/* What backend_open chooses from; each in its own directory. */
+enum heed_status ref_open(struct backend **out, struct heed_error *err);
+enum heed_status cpu_open(struct backend **out, int threads, struct heed_error *err);
+
+#endif

@@ -1,0 +1,455 @@
+/*
+ * ref.c - every op in plain C, as its formula reads: the oracle and the fallback.
+ *
+ * Arithmetic is in double whatever the matrices hold (f32, bf16 or f64), so a model bound in f64
+ * can be checked by finite differences, and one in f32 tells how far a fast backend may be off.
+ * Nothing here is fast.
+ */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "ops/bf16.h"
+#include "ops/drop.h"
+#include "ops/ops.h"
+
+static double get(struct mat m, int row, int col)
+{
+    const void *p = mat_at(m, row, col);
+    switch (m.type) {
+    case TYPE_F64:
+        return *(const double *)p;
+    case TYPE_F32:
+        return (double)*(const float *)p;
+    default:
+        return (double)bf16_to_float(*(const uint16_t *)p);
+    }
+}
+
+static void set(struct mat m, int row, int col, double x)
+{
+    void *p = mat_at(m, row, col);
+    switch (m.type) {
+    case TYPE_F64:
+        *(double *)p = x;
+        break;
+    case TYPE_F32:
+        *(float *)p = (float)x;
+        break;
+    default:
+        *(uint16_t *)p = bf16_from_float((float)x);
+    }
+}
+
+static void add(struct mat m, int row, int col, double x)
+{
+    set(m, row, col, get(m, row, col) + x);
+}
+
+/* ---- memory ---- */
+
+static enum heed_status ref_alloc(struct backend *be, void **p, size_t bytes,
+                                  struct heed_error *err)
+{
+    (void)be;
+    void *block = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (!block && bytes) return error_memory(err, bytes, "the reference backend");
+    *p = block;
+    return HEED_OK;
+}
+
+static void ref_free(struct backend *be, void *p)
+{
+    (void)be;
+    free(p);
+}
+
+static void ref_zero(struct backend *be, void *p, size_t bytes)
+{
+    (void)be;
+    memset(p, 0, bytes);
+}
+
+static void ref_copy(struct backend *be, void *dst, const void *src, size_t bytes)
+{
+    (void)be;
+    memcpy(dst, src, bytes);
+}
+
+static enum heed_status ref_sync(struct backend *be, struct heed_error *err)
+{
+    (void)be, (void)err;
+    return HEED_OK;
+}
+
+static void ref_close(struct backend *be)
+{
+    free(be);
+}
+
+/* ---- embedding: paper 3.4, 3.5 ---- */
+
+static void ref_embed(struct backend *be, struct mat y, const int32_t *id, const int32_t *pos,
+                      struct mat e, struct mat position, struct drop d)
+{
+    (void)be;
+    for (int i = 0; i < y.rows; i++) {
+        struct drop_row mask = drop_row(d, i);
+        for (int c = 0; c < y.cols; c++) {
+            double x = get(e, id[i], c) * sqrt(y.cols) + get(position, pos[i], c);
+            set(y, i, c, x * drop_factor(mask, c));
+        }
+    }
+}
+
+static void ref_embed_bwd(struct backend *be, struct mat de, const int32_t *id, struct mat dy,
+                          struct drop d)
+{
+    (void)be;
+    for (int i = 0; i < dy.rows; i++) {
+        struct drop_row mask = drop_row(d, i);
+        for (int c = 0; c < dy.cols; c++)
+            add(de, id[i], c, get(dy, i, c) * sqrt(dy.cols) * drop_factor(mask, c));
+    }
+}
+
+/* ---- linear, with the feed-forward's ReLU: paper 3.3 ---- */
+
+static void ref_linear(struct backend *be, struct mat y, struct mat x, struct mat w, struct mat b,
+                       enum activation act, struct drop d)
+{
+    (void)be;
+    for (int i = 0; i < y.rows; i++) {
+        struct drop_row mask = drop_row(d, i);
+        for (int o = 0; o < y.cols; o++) {
+            double s = b.p ? get(b, 0, o) : 0;
+            for (int c = 0; c < x.cols; c++) s += get(x, i, c) * get(w, o, c);
+            if (act == ACT_RELU && s < 0) s = 0;
+            set(y, i, o, s * drop_factor(mask, o));
+        }
+    }
+}
+
+static void ref_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat dw,
+                           struct mat db, struct mat dy, struct mat y, struct mat x, struct mat w,
+                           enum activation act, struct drop d)
+{
+    (void)be;
+    for (int i = 0; i < dy.rows; i++) {
+        struct drop_row mask = drop_row(d, i);
+        for (int o = 0; o < dy.cols; o++) {
+            bool off = act == ACT_RELU && get(y, i, o) <= 0;
+            set(dy, i, o, off ? 0 : get(dy, i, o) * drop_factor(mask, o));
+        }
+    }
+    for (int i = 0; i < dx.rows; i++)
+        for (int c = 0; c < dx.cols; c++) {
+            double s = beta != 0 ? (double)beta * get(dx, i, c) : 0;
+            for (int o = 0; o < dy.cols; o++) s += get(dy, i, o) * get(w, o, c);
+            set(dx, i, c, s);
+        }
+    for (int o = 0; o < dy.cols; o++) {
+        double sum = 0;
+        for (int i = 0; i < dy.rows; i++) sum += get(dy, i, o);
+        if (db.p) add(db, 0, o, sum);
+        for (int c = 0; c < x.cols; c++) {
+            double s = 0;
+            for (int i = 0; i < dy.rows; i++) s += get(dy, i, o) * get(x, i, c);
+            add(dw, o, c, s);
+        }
+    }
+}
+
+/* ---- attention: paper 3.2 ---- */
+
+/* One (query, head) pair at a time. */
+struct query {
+    int row, head;
+    int key, keys; /* the keys it sees: rows [key, key + keys) */
+    double scale;
+    int dk, dv;
+    struct drop_row mask;
+};
+
+static struct query query_at(const struct attention *a, int sentence, int i, int head)
+{
+    const struct seqs *s = &a->seqs;
+    int nq = s->q[sentence + 1] - s->q[sentence], klen = s->klen[sentence];
+    int keys = s->causal ? klen - (nq - 1 - i) : klen;
+    int row = s->q[sentence] + i, dk = a->q.cols / a->heads;
+    return (struct query){.row = row,
+                          .head = head,
+                          .key = s->k[sentence],
+                          .keys = keys > 0 ? keys : 0,
+                          .scale = 1 / sqrt(dk),
+                          .dk = dk,
+                          .dv = a->v.cols / a->heads,
+                          .mask = drop_row(a->drop, (uint64_t)row * a->heads + head)};
+}
+
+static double score(const struct attention *a, const struct query *q, int j)
+{
+    double s = 0;
+    for (int c = 0; c < q->dk; c++)
+        s += get(a->q, q->row, q->head * q->dk + c) * get(a->k, q->key + j, q->head * q->dk + c);
+    return s * q->scale;
+}
+
+static void attend_query(const struct attention *a, const struct query *q)
+{
+    double max = -INFINITY, sum = 0;
+    for (int j = 0; j < q->keys; j++) max = fmax(max, score(a, q, j));
+    for (int j = 0; j < q->keys; j++) sum += exp(score(a, q, j) - max);
+    double lse = q->keys ? max + log(sum) : -INFINITY;
+    set(a->lse, q->row, q->head, lse);
+    for (int c = 0; c < q->dv; c++) {
+        double o = 0;
+        for (int j = 0; j < q->keys; j++)
+            o += exp(score(a, q, j) - lse) * drop_factor(q->mask, j) *
+                 get(a->v, q->key + j, q->head * q->dv + c);
+        set(a->o, q->row, q->head * q->dv + c, o);
+    }
+}
+
+static void ref_attend(struct backend *be, const struct attention *a)
+{
+    (void)be;
+    for (int b = 0; b < a->seqs.n; b++)
+        for (int h = 0; h < a->heads; h++)
+            for (int i = 0; i < a->seqs.q[b + 1] - a->seqs.q[b]; i++) {
+                struct query q = query_at(a, b, i, h);
+                attend_query(a, &q);
+            }
+}
+
+/* Weights are rebuilt from the log-sum-exp; delta = dout . o stands for the softmax's own sum. */
+static void attend_query_bwd(const struct attention *a, const struct query *q, struct mat dq,
+                             struct mat dk, struct mat dv, struct mat dout)
+{
+    int k0 = q->head * q->dk, v0 = q->head * q->dv;
+    double delta = 0, lse = get(a->lse, q->row, q->head);
+    for (int c = 0; c < q->dv; c++) delta += get(dout, q->row, v0 + c) * get(a->o, q->row, v0 + c);
+    for (int j = 0; j < q->keys; j++) {
+        double p = exp(score(a, q, j) - lse), mask = drop_factor(q->mask, j), dp = 0;
+        for (int c = 0; c < q->dv; c++) {
+            double g = get(dout, q->row, v0 + c);
+            dp += g * get(a->v, q->key + j, v0 + c);
+            add(dv, q->key + j, v0 + c, p * mask * g);
+        }
+        double ds = p * (mask * dp - delta) * q->scale;
+        for (int c = 0; c < q->dk; c++) {
+            add(dq, q->row, k0 + c, ds * get(a->k, q->key + j, k0 + c));
+            add(dk, q->key + j, k0 + c, ds * get(a->q, q->row, k0 + c));
+        }
+    }
+}
+
+static void zero_rows(struct mat m, int row, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int c = 0; c < m.cols; c++) set(m, row + i, c, 0);
+}
+
+static void ref_attend_bwd(struct backend *be, const struct attention *a, struct mat dq,
+                           struct mat dk, struct mat dv, struct mat dout)
+{
+    (void)be;
+    const struct seqs *s = &a->seqs;
+    for (int b = 0; b < s->n; b++) {
+        zero_rows(dq, s->q[b], s->q[b + 1] - s->q[b]);
+        zero_rows(dk, s->k[b], s->klen[b]);
+        zero_rows(dv, s->k[b], s->klen[b]);
+        for (int h = 0; h < a->heads; h++)
+            for (int i = 0; i < s->q[b + 1] - s->q[b]; i++) {
+                struct query q = query_at(a, b, i, h);
+                attend_query_bwd(a, &q, dq, dk, dv, dout);
+            }
+    }
+}
+
+/* ---- dropout + residual + layer norm: paper 3.1, 5.4 ---- */
+
+static void ref_add_norm(struct backend *be, struct mat y, struct mat xhat, struct mat rstd,
+                         struct mat x, struct mat r, struct mat g, struct mat b, struct drop d)
+{
+    (void)be;
+    int n = y.cols;
+    for (int i = 0; i < y.rows; i++) {
+        struct drop_row mask = drop_row(d, i);
+        double mean = 0, var = 0;
+        for (int c = 0; c < n; c++)
+            mean += (get(x, i, c) + get(r, i, c) * drop_factor(mask, c)) / n;
+        for (int c = 0; c < n; c++) {
+            double t = get(x, i, c) + get(r, i, c) * drop_factor(mask, c) - mean;
+            var += t * t / n;
+        }
+        double s = 1 / sqrt(var + NORM_EPSILON);
+        if (rstd.p) set(rstd, i, 0, s);
+        for (int c = 0; c < n; c++) {
+            double t = (get(x, i, c) + get(r, i, c) * drop_factor(mask, c) - mean) * s;
+            if (xhat.p) set(xhat, i, c, t);
+            set(y, i, c, t * get(g, 0, c) + get(b, 0, c));
+        }
+    }
+}
+
+static void ref_add_norm_bwd(struct backend *be, struct mat dx, struct mat dr, struct mat dg,
+                             struct mat db, struct mat dy, struct mat xhat, struct mat rstd,
+                             struct mat g, struct drop d)
+{
+    (void)be;
+    int n = dy.cols;
+    for (int i = 0; i < dy.rows; i++) {
+        struct drop_row mask = drop_row(d, i);
+        double mean = 0, dot = 0;
+        for (int c = 0; c < n; c++) {
+            double t = get(dy, i, c) * get(g, 0, c);
+            mean += t / n;
+            dot += t * get(xhat, i, c) / n;
+        }
+        for (int c = 0; c < n; c++) {
+            double t =
+                (get(dy, i, c) * get(g, 0, c) - mean - get(xhat, i, c) * dot) * get(rstd, i, 0);
+            set(dx, i, c, t);
+            set(dr, i, c, t * drop_factor(mask, c));
+        }
+    }
+    for (int c = 0; c < n; c++) {
+        double sum = 0, dot = 0;
+        for (int i = 0; i < dy.rows; i++) {
+            sum += get(dy, i, c);
+            dot += get(dy, i, c) * get(xhat, i, c);
+        }
+        add(db, 0, c, sum);
+        add(dg, 0, c, dot);
+    }
+}
+
+/* ---- loss: paper 5.4 ---- */
+
+static void ref_xent(struct backend *be, struct mat logits, const int32_t *target, float eps,
+                     bool grad, struct mat loss)
+{
+    (void)be;
+    int n = logits.cols;
+    for (int i = 0; i < logits.rows; i++) {
+        double max = -INFINITY, sum = 0, smoothed = 0;
+        for (int c = 0; c < n; c++) max = fmax(max, get(logits, i, c));
+        for (int c = 0; c < n; c++) sum += exp(get(logits, i, c) - max);
+        double lse = max + log(sum);
+        set(loss, i, 1, lse - get(logits, i, target[i]));
+        for (int c = 0; c < n; c++) {
+            double want = (double)eps / n + (c == target[i] ? 1 - (double)eps : 0);
+            double z = get(logits, i, c);
+            smoothed += want * (lse - z);
+            if (grad) set(logits, i, c, exp(z - lse) - want);
+        }
+        set(loss, i, 0, smoothed);
+    }
+}
+
+/* ---- optimizer: paper 5.3 ---- */
+
+static void ref_sqnorm(struct backend *be, double *out, struct mat g)
+{
+    (void)be;
+    double s = 0;
+    for (int i = 0; i < g.cols; i++) s += get(g, 0, i) * get(g, 0, i);
+    *out = s;
+}
+
+static void ref_adam(struct backend *be, struct mat p, struct mat m, struct mat v, struct mat copy,
+                     struct mat g, const double *sq, const struct adam *h)
+{
+    (void)be;
+    double norm = sqrt(*sq) * h->scale;
+    if (!isfinite(norm) || (h->limit > 0 && norm > h->limit)) return;
+    double factor = h->scale * (h->clip > 0 && norm > h->clip ? h->clip / norm : 1);
+    double c1 = 1 - pow(h->beta1, (double)h->step), c2 = 1 - pow(h->beta2, (double)h->step);
+    for (int i = 0; i < p.cols; i++) {
+        double gi = get(g, 0, i) * factor;
+        double mi = h->beta1 * get(m, 0, i) + (1 - h->beta1) * gi;
+        double vi = h->beta2 * get(v, 0, i) + (1 - h->beta2) * gi * gi;
+        double pi = get(p, 0, i) - h->lr * (mi / c1) / (sqrt(vi / c2) + h->epsilon);
+        set(m, 0, i, mi);
+        set(v, 0, i, vi);
+        set(p, 0, i, pi);
+        if (copy.p) set(copy, 0, i, pi);
+    }
+}
+
+static void ref_cast(struct backend *be, struct mat dst, struct mat src)
+{
+    (void)be;
+    for (int i = 0; i < src.rows; i++)
+        for (int c = 0; c < src.cols; c++) set(dst, i, c, get(src, i, c));
+}
+
+/* ---- decoding ---- */
+
+static void ref_cache_put(struct backend *be, struct mat cache, struct mat rows, const int32_t *at)
+{
+    (void)be;
+    for (int i = 0; i < rows.rows; i++)
+        for (int c = 0; c < rows.cols; c++) set(cache, at[i], c, get(rows, i, c));
+}
+
+static void ref_topk(struct backend *be, struct mat logits, int k, float *score_out, int32_t *id)
+{
+    (void)be;
+    for (int i = 0; i < logits.rows; i++) {
+        double max = -INFINITY, sum = 0;
+        for (int c = 0; c < logits.cols; c++) max = fmax(max, get(logits, i, c));
+        for (int c = 0; c < logits.cols; c++) sum += exp(get(logits, i, c) - max);
+        double lse = max + log(sum);
+        float *best = score_out + (size_t)i * k;
+        int32_t *which = id + (size_t)i * k;
+        int have = 0;
+        for (int c = 0; c < logits.cols; c++) {
+            float s = (float)(get(logits, i, c) - lse);
+            int at = have;
+            while (at > 0 && s > best[at - 1]) at--;
+            if (at == k) continue;
+            if (have < k) have++;
+            for (int j = have - 1; j > at; j--) best[j] = best[j - 1], which[j] = which[j - 1];
+            best[at] = s;
+            which[at] = c;
+        }
+    }
+}
+
+static const struct ops ref_ops = {
+    .name = "ref",
+    .alloc = ref_alloc,
+    .free = ref_free,
+    .zero = ref_zero,
+    .upload = ref_copy,
+    .download = ref_copy,
+    .sync = ref_sync,
+    .close = ref_close,
+    .embed = ref_embed,
+    .linear = ref_linear,
+    .attend = ref_attend,
+    .add_norm = ref_add_norm,
+    .embed_bwd = ref_embed_bwd,
+    .linear_bwd = ref_linear_bwd,
+    .attend_bwd = ref_attend_bwd,
+    .add_norm_bwd = ref_add_norm_bwd,
+    .xent = ref_xent,
+    .sqnorm = ref_sqnorm,
+    .adam = ref_adam,
+    .cast = ref_cast,
+    .cache_put = ref_cache_put,
+    .topk = ref_topk,
+};
+
+enum heed_status ref_open(struct backend **out, struct heed_error *err)
+{
+    struct backend *be = malloc(sizeof *be);
+    if (!be) return error_memory(err, sizeof *be, "the reference backend");
+    be->op = &ref_ops;
+    *out = be;
+    return HEED_OK;
+}

@@ -1,0 +1,21 @@
+/*
+ * spm.h - is this a SentencePiece model that can be handed to the library without harm?
+ */
+#ifndef HEED_TEXT_SPM_H
+#define HEED_TEXT_SPM_H
+#include "heed.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* SentencePiece trusts its model files: a wrong index in the normalization table is followed, a
+ * NUL inside a piece ends the program. This walks the file first. name is what an error calls it.
+ * *words_alone: no piece reaches over a space and spaces are kept, so that the ids of a text are
+ * those of its words one after another. */
+enum heed_status spm_check(const char *data, size_t len, const char *name, bool *words_alone,
+                           struct heed_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,551 @@
+/*
+ * tokenizer.cc - SentencePiece behind a small C face: text to ids and back. Second stage of the
+ * walk, and the only C++ of the project: the library is C++, and no exception may leave this file.
+ *
+ * The models trained here are lossless: BPE with byte fallback over text that is not normalized,
+ * so decode(encode(x)) == x for every well-formed text without U+2581, the sign SentencePiece
+ * writes for a space. NUL and bytes that are not UTF-8 become U+FFFD, one each.
+ *
+ * Call order: train once; then load or parse, encode and decode..., free.
+ */
+#include "text/tokenizer.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "text/input.h"
+#include "text/spm.h"
+#include "text/utf8.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <new>
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+struct heed_tokenizer {
+    sentencepiece::SentencePieceProcessor processor;
+    std::string bytes;
+    int size, bos, eos;
+    bool words_alone;     /* see spm.h */
+    std::vector<int> gap; /* words_alone: the ids of an empty word, as between two spaces */
+};
+
+struct encoder {
+    const heed_tokenizer *t;
+    struct place {
+        uint32_t at, n;
+    };
+    std::unordered_map<std::string_view, place> words; /* where in ids */
+    std::deque<std::string> keys;                      /* what the views of words look at */
+    std::vector<int> ids;
+    std::vector<int> fresh; /* of a word just encoded */
+};
+
+namespace
+{
+
+/* The trainer holds its sentences in memory. Words are counted once each, however often they come;
+ * but in a language without spaces each sentence is a word of its own, and costs 60 bytes of memory
+ * and 10 microseconds a byte. Of a larger corpus a part within both limits is enough. */
+constexpr int64_t TRAIN_SENTENCES = 2000000, TRAIN_UNSPACED_BYTES = 8 << 20;
+constexpr size_t UNSPACED_BYTES = 64; /* no word is longer */
+/* Longer lines are not sentences; the trainer would skip them by itself. */
+constexpr size_t TRAIN_SENTENCE_BYTES = 4192;
+/* A character gets a piece of its own when it comes twice, and once in so many; others are written
+ * as bytes. */
+constexpr int64_t RARE_CHARACTER = 10000000;
+constexpr int MARKS = 3, BYTE_PIECES = 256;
+constexpr size_t MODEL_BYTES_MAX = size_t(64) << 20;
+/* An encoder remembers this many words, of at most so many bytes; then it starts anew. */
+constexpr size_t WORDS_MAX = 1 << 16, WORD_BYTES_MAX = 64;
+
+/* Runs body, which returns a status, and turns what it throws into an error. */
+template <class Body> enum heed_status guarded(const char *what, struct heed_error *err, Body body)
+{
+    try {
+        return body();
+    } catch (const std::bad_alloc &) {
+        return error_set(err, HEED_ENOMEM, "out of memory: %s", what);
+    } catch (const std::exception &e) {
+        return error_set(err, HEED_EFORMAT, "%s: SentencePiece failed: %s", what, e.what());
+    } catch (...) {
+        return error_set(err, HEED_EFORMAT, "%s: SentencePiece failed", what);
+    }
+}
+
+std::string well_formed(const char *text, size_t len)
+{
+    std::string out;
+    out.reserve(len);
+    for (size_t i = 0; i < len;) {
+        size_t n = utf8_char(text + i, len - i);
+        if (n)
+            out.append(text + i, n);
+        else
+            out.append("\xef\xbf\xbd");
+        i += n ? n : 1;
+    }
+    return out;
+}
+
+/* What SentencePiece says, without the place in its source that it puts in front. */
+std::string words_of(const sentencepiece::util::Status &status)
+{
+    std::string text = status.ToString();
+    size_t at = text.rfind("] ");
+    return at == std::string::npos ? text : text.substr(at + 2);
+}
+
+/* Bytes of a sentence that stand in runs without a space too long to be words. */
+size_t unspaced(std::string_view sentence)
+{
+    size_t bytes = 0;
+    for (size_t at = 0; at < sentence.size();) {
+        size_t run = std::min(sentence.find(' ', at), sentence.size()) - at;
+        if (run > UNSPACED_BYTES) bytes += run;
+        at += run + 1;
+    }
+    return bytes;
+}
+
+/* How many of all the sentences of a corpus are used. */
+struct sample {
+    int64_t keep, total;
+};
+
+/*
+ * The sentences of the files, a line or a field between tabs each. SentencePiece pulls them one by
+ * one. The sample is spread evenly over them, and the same each time.
+ */
+class Sentences : public sentencepiece::SentenceIterator
+{
+  public:
+    Sentences(const char *const *paths, int n, sample part) : paths_(paths), n_(n), part_(part)
+    {
+        Next();
+    }
+    ~Sentences() override
+    {
+        input_free(in_);
+    }
+    bool done() const override
+    {
+        return done_;
+    }
+    const std::string &value() const override
+    {
+        return value_;
+    }
+    void Next() override
+    {
+        while (!(done_ = !read())) {
+            int64_t i = seen_++;
+            if ((i + 1) * part_.keep / part_.total > i * part_.keep / part_.total) return;
+        }
+    }
+    /* A file that cannot be read ends the sentences; the caller looks at failed() first. */
+    sentencepiece::util::Status status() const override
+    {
+        return sentencepiece::util::Status();
+    }
+    enum heed_status failed(struct heed_error *err) const
+    {
+        if (failed_ && err) *err = error_;
+        return failed_;
+    }
+
+  private:
+    /* The next sentence into value_; false at the end of the last file or on an error. */
+    bool read()
+    {
+        for (;;) {
+            while (!line_) {
+                if (!line_next()) return false;
+            }
+            const char *tab = static_cast<const char *>(memchr(line_, '\t', left_));
+            size_t len = tab ? size_t(tab - line_) : left_;
+            const char *field = line_;
+            line_ = tab ? tab + 1 : nullptr;
+            left_ -= tab ? len + 1 : len;
+            if (len == 0 || len > TRAIN_SENTENCE_BYTES) continue;
+            value_ = well_formed(field, len);
+            return true;
+        }
+    }
+    bool line_next()
+    {
+        if (!in_) {
+            if (file_ == n_) return false;
+            failed_ = input_open(&in_, paths_[file_], &error_);
+            if (failed_) return false;
+        }
+        failed_ = input_line(in_, &line_, &left_, &error_);
+        if (failed_) return false;
+        if (!line_) {
+            input_free(in_);
+            in_ = nullptr;
+            file_++;
+        }
+        return true;
+    }
+
+    const char *const *paths_;
+    int n_;
+    sample part_;
+    int64_t seen_ = 0;
+    int file_ = 0;
+    struct input *in_ = nullptr;
+    const char *line_ = nullptr; /* what is left of the line, in the memory of in_ */
+    size_t left_ = 0;
+    std::string value_;
+    bool done_ = false;
+    enum heed_status failed_ = HEED_OK;
+    struct heed_error error_ = {};
+};
+
+/* What one reading of everything tells. */
+struct survey {
+    int64_t sentences = 0, unspaced_bytes = 0, characters = 0;
+    std::unordered_map<uint32_t, int64_t> times; /* of each character, named by its bytes */
+};
+
+void survey_add(survey *s, const std::string &sentence)
+{
+    s->sentences++;
+    s->unspaced_bytes += int64_t(unspaced(sentence));
+    for (size_t at = 0, n; at < sentence.size(); at += n) {
+        n = utf8_char(&sentence[at], sentence.size() - at);
+        uint32_t name = 0;
+        memcpy(&name, &sentence[at], n);
+        s->times[name]++;
+        s->characters++;
+    }
+}
+
+enum heed_status survey_make(survey *s, const char *const *paths, int n, struct heed_error *err)
+{
+    Sentences all(paths, n, {1, 1});
+    for (; !all.done(); all.Next()) survey_add(s, all.value());
+    if (all.failed(err)) return all.failed(err);
+    if (s->sentences == 0)
+        return error_set(err, HEED_EFORMAT, "%s%s: no sentence to train a vocabulary on", paths[0],
+                         n > 1 ? " and the files after it" : "");
+    return HEED_OK;
+}
+
+sample sample_choose(const survey &s)
+{
+    double part = 1;
+    if (s.sentences > TRAIN_SENTENCES) part = double(TRAIN_SENTENCES) / double(s.sentences);
+    if (s.unspaced_bytes > TRAIN_UNSPACED_BYTES)
+        part = std::min(part, double(TRAIN_UNSPACED_BYTES) / double(s.unspaced_bytes));
+    return {std::max(int64_t(double(s.sentences) * part), int64_t(1)), s.sentences};
+}
+
+/* The part of the text that is written in characters which get a piece of their own; they take at
+ * most half of the pieces there are to learn. SentencePiece accepts no less than 0.98. */
+std::string coverage_choose(const survey &s, int pieces)
+{
+    std::vector<int64_t> times;
+    for (const auto &c : s.times)
+        if (c.second >= 2 && c.second >= s.characters / RARE_CHARACTER) times.push_back(c.second);
+    std::sort(times.begin(), times.end(), std::greater<int64_t>());
+    if (times.size() > size_t(pieces / 2)) times.resize(size_t(pieces / 2));
+    int64_t covered = 0;
+    for (int64_t n : times) covered += n;
+    char text[32];
+    snprintf(text, sizeof text, "%.9f", std::max(double(covered) / double(s.characters), 0.98));
+    return text;
+}
+
+/* The tags as SentencePiece wants them: in one string with commas between. */
+enum heed_status tags_join(const struct heed_tokenizer_options *o, std::string *out,
+                           struct heed_error *err)
+{
+    for (int i = 0; i < o->tags_n; i++) {
+        const char *tag = o->tags[i];
+        if (!*tag || strpbrk(tag, ",\" \t\r\n") || !utf8_valid(tag, strlen(tag)))
+            return error_set(err, HEED_EARG,
+                             "tag \"%s\" is not usable: a tag is UTF-8 without spaces, commas and "
+                             "quotes",
+                             tag);
+        for (const char *mark : {"<unk>", "<s>", "</s>"})
+            if (!strcmp(tag, mark))
+                return error_set(err, HEED_EARG, "tag \"%s\" is a mark that is there anyway", tag);
+        for (int j = 0; j < i; j++)
+            if (!strcmp(tag, o->tags[j]))
+                return error_set(err, HEED_EARG, "tag \"%s\" is given twice", tag);
+        *out += (i ? "," : "") + std::string(tag);
+    }
+    return HEED_OK;
+}
+
+/* The number behind `words` in text, or -1. */
+long number_behind(const std::string &text, const char *words)
+{
+    size_t at = text.find(words);
+    return at == std::string::npos ? -1 : strtol(text.c_str() + at + strlen(words), nullptr, 10);
+}
+
+enum heed_status train_error(const sentencepiece::util::Status &status, int vocab_size,
+                             struct heed_error *err)
+{
+    std::string words = words_of(status);
+    long most = number_behind(words, "value <= "), least = number_behind(words, " vs ");
+    if (most > 0)
+        return error_set(err, HEED_EARG,
+                         "a vocabulary of %d pieces is too large for this text: %ld is the most "
+                         "it yields",
+                         vocab_size, most);
+    if (least > 0)
+        return error_set(err, HEED_EARG,
+                         "a vocabulary of %d pieces is too small for this text: its characters, "
+                         "the bytes, marks and tags are %ld",
+                         vocab_size, least);
+    return error_set(err, HEED_EFORMAT, "SentencePiece cannot train a vocabulary: %s",
+                     words.c_str());
+}
+
+enum heed_status train(const char *const *paths, int n, const struct heed_tokenizer_options *o,
+                       std::string *model, struct heed_error *err)
+{
+    std::string tags;
+    survey all;
+    enum heed_status st = tags_join(o, &tags, err);
+    if (!st) st = survey_make(&all, paths, n, err);
+    if (st) return st;
+    Sentences sentences(paths, n, sample_choose(all));
+    std::unordered_map<std::string, std::string> args = {
+        {"model_type", "bpe"},
+        {"vocab_size", std::to_string(o->vocab_size)},
+        {"character_coverage",
+         coverage_choose(all, o->vocab_size - MARKS - BYTE_PIECES - o->tags_n)},
+        {"byte_fallback", "true"},
+        {"normalization_rule_name", "identity"},
+        {"remove_extra_whitespaces", "false"},
+        {"max_sentence_length", std::to_string(3 * TRAIN_SENTENCE_BYTES)}, /* U+FFFD is three */
+        {"unk_id", "0"},
+        {"bos_id", "1"},
+        {"eos_id", "2"},
+        {"pad_id", "-1"},
+        {"minloglevel", "4"}, /* above the highest: it never prints */
+    };
+    if (o->tags_n > 0) args["user_defined_symbols"] = tags;
+    auto status = sentencepiece::SentencePieceTrainer::Train(args, &sentences, model);
+    if ((st = sentences.failed(err))) return st;
+    return status.ok() ? HEED_OK : train_error(status, o->vocab_size, err);
+}
+
+enum heed_status parse(const char *data, size_t len, const char *name, struct heed_tokenizer *t,
+                       struct heed_error *err)
+{
+    enum heed_status st = spm_check(data, len, name, &t->words_alone, err);
+    if (st) return st;
+    t->bytes.assign(data, len);
+    auto status = t->processor.LoadFromSerializedProto(t->bytes);
+    if (!status.ok())
+        return error_set(err, HEED_EFORMAT, "%s is not a usable SentencePiece model: %s", name,
+                         words_of(status).c_str());
+    t->size = t->processor.GetPieceSize();
+    t->bos = t->processor.bos_id();
+    t->eos = t->processor.eos_id();
+    if (t->bos < 0 || t->eos < 0)
+        return error_set(err, HEED_EFORMAT, "%s has no %s mark among its %d pieces", name,
+                         t->bos < 0 ? "begin" : "end", t->size);
+    /* One space is two empty words; the mark put in front of a text makes the first. */
+    status = t->processor.Encode(" ", &t->gap);
+    t->words_alone = t->words_alone && status.ok() && t->gap.size() % 2 == 0;
+    t->gap.resize(t->gap.size() / 2);
+    return HEED_OK;
+}
+
+enum heed_status encode(const struct heed_tokenizer *t, std::string_view text,
+                        std::vector<int> *ids, struct heed_error *err)
+{
+    auto status = t->processor.Encode(text, ids);
+    if (status.ok()) return HEED_OK;
+    return error_set(err, HEED_EFORMAT, "SentencePiece cannot encode text: %s",
+                     words_of(status).c_str());
+}
+
+enum heed_status ids_append(struct heed_ids *out, const int *id, size_t n, struct heed_error *err)
+{
+    static_assert(sizeof(int) == sizeof(int32_t), "ids are copied as they are");
+    if (n == 0) return HEED_OK;
+    if (out->cap - out->n < n) {
+        size_t cap = 2 * (out->n + n);
+        void *v = realloc(out->v, cap * sizeof *out->v);
+        if (!v) return error_memory(err, cap * sizeof *out->v, "the ids of a text");
+        out->v = static_cast<int32_t *>(v);
+        out->cap = cap;
+    }
+    memcpy(out->v + out->n, id, n * sizeof *id);
+    out->n += n;
+    return HEED_OK;
+}
+
+enum heed_status word_append(struct encoder *e, std::string_view word, struct heed_ids *out,
+                             struct heed_error *err)
+{
+    if (word.empty()) return ids_append(out, e->t->gap.data(), e->t->gap.size(), err);
+    auto known = e->words.find(word);
+    if (known != e->words.end())
+        return ids_append(out, e->ids.data() + known->second.at, known->second.n, err);
+    enum heed_status st = encode(e->t, word, &e->fresh, err);
+    if (st) return st;
+    if (word.size() <= WORD_BYTES_MAX) {
+        if (e->words.size() == WORDS_MAX) {
+            e->words.clear();
+            e->keys.clear();
+            e->ids.clear();
+        }
+        e->keys.emplace_back(word);
+        e->words[e->keys.back()] = {uint32_t(e->ids.size()), uint32_t(e->fresh.size())};
+        e->ids.insert(e->ids.end(), e->fresh.begin(), e->fresh.end());
+    }
+    return ids_append(out, e->fresh.data(), e->fresh.size(), err);
+}
+
+} // namespace
+
+enum heed_status heed_tokenizer_train(const char *const *paths, int n,
+                                      const struct heed_tokenizer_options *o, const char *out_path,
+                                      struct heed_error *err)
+{
+    if (n <= 0) return error_set(err, HEED_EARG, "no file to train a vocabulary on");
+    int least = MARKS + BYTE_PIECES + o->tags_n + 1;
+    if (o->vocab_size < least)
+        return error_set(err, HEED_EARG,
+                         "a vocabulary of %d pieces is too small: %d marks, %d bytes, %d tags and "
+                         "one character are %d",
+                         o->vocab_size, MARKS, BYTE_PIECES, o->tags_n, least);
+    return guarded("training a vocabulary", err, [&] {
+        std::string model;
+        enum heed_status st = train(paths, n, o, &model, err);
+        if (st) return st;
+        struct file_part part = {model.data(), model.size()};
+        return file_write(out_path, &part, 1, err);
+    });
+}
+
+struct heed_tokenizer *tokenizer_parse(const char *data, size_t len, const char *name,
+                                       struct heed_error *err)
+{
+    std::unique_ptr<heed_tokenizer> t;
+    enum heed_status st = guarded(name, err, [&] {
+        t = std::make_unique<heed_tokenizer>();
+        return parse(data, len, name, t.get(), err);
+    });
+    return st ? nullptr : t.release();
+}
+
+struct heed_tokenizer *heed_tokenizer_load(const char *path, struct heed_error *err)
+{
+    char *data;
+    size_t len;
+    if (file_read(path, MODEL_BYTES_MAX, &data, &len, err)) return nullptr;
+    struct heed_tokenizer *t = tokenizer_parse(data, len, path, err);
+    free(data);
+    return t;
+}
+
+void heed_tokenizer_free(struct heed_tokenizer *t)
+{
+    delete t;
+}
+
+int heed_tokenizer_size(const struct heed_tokenizer *t)
+{
+    return t->size;
+}
+
+int tokenizer_bos(const struct heed_tokenizer *t)
+{
+    return t->bos;
+}
+
+int tokenizer_eos(const struct heed_tokenizer *t)
+{
+    return t->eos;
+}
+
+const char *tokenizer_bytes(const struct heed_tokenizer *t, size_t *len)
+{
+    *len = t->bytes.size();
+    return t->bytes.data();
+}
+
+enum heed_status heed_encode(const struct heed_tokenizer *t, const char *text, size_t len,
+                             struct heed_ids *out, struct heed_error *err)
+{
+    return guarded("encoding text", err, [&] {
+        std::vector<int> ids;
+        enum heed_status st = utf8_valid(text, len)
+                                  ? encode(t, std::string_view(text, len), &ids, err)
+                                  : encode(t, well_formed(text, len), &ids, err);
+        return st ? st : ids_append(out, ids.data(), ids.size(), err);
+    });
+}
+
+struct encoder *encoder_new(const struct heed_tokenizer *t, struct heed_error *err)
+{
+    auto *e = new (std::nothrow) encoder{};
+    if (e)
+        e->t = t;
+    else
+        error_memory(err, sizeof *e, "an encoder");
+    return e;
+}
+
+void encoder_free(struct encoder *e)
+{
+    delete e;
+}
+
+enum heed_status encoder_run(struct encoder *e, const char *text, size_t len, struct heed_ids *out,
+                             struct heed_error *err)
+{
+    if (len == 0 || !e->t->words_alone || !utf8_valid(text, len))
+        return heed_encode(e->t, text, len, out, err);
+    return guarded("encoding text", err, [&] {
+        std::string_view rest(text, len);
+        for (;;) {
+            size_t space = rest.find(' ');
+            enum heed_status st = word_append(e, rest.substr(0, space), out, err);
+            if (st || space == std::string_view::npos) return st;
+            rest.remove_prefix(space + 1);
+        }
+    });
+}
+
+enum heed_status heed_decode(const struct heed_tokenizer *t, const int32_t *id, size_t n,
+                             char **text, size_t *len, struct heed_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (id[i] < 0 || id[i] >= t->size)
+            return error_set(err, HEED_EARG, "id %d is not in the vocabulary of %d pieces", id[i],
+                             t->size);
+    return guarded("decoding ids", err, [&] {
+        std::string out;
+        auto status = t->processor.Decode(std::vector<int>(id, id + n), &out);
+        if (!status.ok())
+            return error_set(err, HEED_EFORMAT, "SentencePiece cannot decode ids: %s",
+                             words_of(status).c_str());
+        char *copy = static_cast<char *>(malloc(out.size() + 1));
+        if (!copy) return error_memory(err, out.size() + 1, "decoded text");
+        memcpy(copy, out.c_str(), out.size() + 1);
+        *text = copy;
+        *len = out.size();
+        return HEED_OK;
+    });
+}

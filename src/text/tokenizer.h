@@ -1,0 +1,31 @@
+/*
+ * tokenizer.h - SentencePiece behind a small C face: text to ids and back. Second stage of the
+ * walk; what callers outside the library need is in heed.h.
+ */
+#ifndef HEED_TEXT_TOKENIZER_H
+#define HEED_TEXT_TOKENIZER_H
+#include "heed.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+int tokenizer_bos(const struct heed_tokenizer *t);
+int tokenizer_eos(const struct heed_tokenizer *t);
+/* From the bytes of a model file; name is what an error calls them. */
+struct heed_tokenizer *tokenizer_parse(const char *data, size_t len, const char *name,
+                                       struct heed_error *err);
+/* The bytes of the model, as loaded; valid as long as t. */
+const char *tokenizer_bytes(const struct heed_tokenizer *t, size_t *len);
+
+/* For much text: remembers the ids of the words it has seen, which is some times faster than
+ * heed_encode and gives the same ids. One thread's; t must outlive it. */
+struct encoder;
+struct encoder *encoder_new(const struct heed_tokenizer *t, struct heed_error *err);
+enum heed_status encoder_run(struct encoder *e, const char *text, size_t len, struct heed_ids *out,
+                             struct heed_error *err);
+void encoder_free(struct encoder *e);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,116 @@
+/*
+ * average.c - the mean of several checkpoints' weights (paper 6.1).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "model/config.h"
+#include "model/files.h"
+#include "model/safetensors.h"
+
+enum { PATH = 4096 };
+
+/* sum += the tensors of one more file, in the first file's order */
+static enum heed_status add_file(double *sum, const struct safetensors *first, const char *dir,
+                                 struct heed_error *err)
+{
+    char path[PATH];
+    struct safetensors *f = NULL;
+    enum heed_status s = file_join(path, sizeof path, dir, MODEL_WEIGHTS, err);
+    if (!s) s = safetensors_open(&f, path, err);
+    if (!s && safetensors_count(f) != safetensors_count(first))
+        s = error_set(err, HEED_EFORMAT, "%s holds %d tensors, expected %d as in the first model",
+                      path, safetensors_count(f), safetensors_count(first));
+    for (int i = 0; !s && i < safetensors_count(first); i++) {
+        const struct tensor *a = safetensors_at(first, i), *b = safetensors_find(f, a->name);
+        if (!b || b->type != TYPE_F32 || b->dims != a->dims || b->bytes != a->bytes) {
+            s = error_set(err, HEED_EFORMAT,
+                          "%s: tensor %s is missing or not like the first model's", path, a->name);
+            break;
+        }
+        size_t n = a->bytes / sizeof(float);
+        for (size_t k = 0; k < n; k++) sum[k] += (double)((const float *)b->data)[k];
+        sum += n;
+    }
+    safetensors_free(f);
+    return s;
+}
+
+static enum heed_status write_mean(const double *sum, int models, const struct safetensors *first,
+                                   const char *out, struct heed_error *err)
+{
+    char path[PATH];
+    int n = safetensors_count(first);
+    size_t elements = 0, at = 0;
+    for (int i = 0; i < n; i++) elements += safetensors_at(first, i)->bytes / sizeof(float);
+    float *mean = malloc(elements * sizeof *mean + 1);
+    struct tensor *t = malloc((n + 1) * sizeof *t);
+    enum heed_status s = mean && t ? file_join(path, sizeof path, out, MODEL_WEIGHTS, err)
+                                   : error_memory(err, elements * sizeof *mean, "the mean");
+    if (!s) {
+        for (size_t k = 0; k < elements; k++) mean[k] = (float)(sum[k] / models);
+        for (int i = 0; i < n; i++) {
+            t[i] = *safetensors_at(first, i);
+            t[i].data = mean + at;
+            at += t[i].bytes / sizeof(float);
+        }
+        s = safetensors_write(path, t, n, err);
+    }
+    free(t);
+    free(mean);
+    return s;
+}
+
+static enum heed_status copy_file(const char *from_dir, const char *to_dir, const char *name,
+                                  struct heed_error *err)
+{
+    char from[PATH], to[PATH], *data = NULL;
+    size_t len;
+    enum heed_status s = file_join(from, sizeof from, from_dir, name, err);
+    if (!s) s = file_join(to, sizeof to, to_dir, name, err);
+    if (!s) s = file_read(from, (size_t)1 << 30, &data, &len, err);
+    if (!s) s = file_write(to, &(struct file_part){data, len}, 1, err);
+    free(data);
+    return s;
+}
+
+/* All models must have one shape and one vocabulary. */
+static enum heed_status check_shapes(const char *const *dirs, int n, struct heed_error *err)
+{
+    struct heed_config first, other;
+    char path[PATH];
+    for (int i = 0; i < n; i++) {
+        enum heed_status s = file_join(path, sizeof path, dirs[i], MODEL_CONFIG, err);
+        if (!s) s = config_load(i ? &other : &first, path, err);
+        if (!s && i) s = config_same(&other, &first, path, err);
+        if (s) return s;
+    }
+    return HEED_OK;
+}
+
+enum heed_status heed_average(const char *const *dirs, int n, const char *out,
+                              struct heed_error *err)
+{
+    char path[PATH];
+    struct safetensors *first = NULL;
+    double *sum = NULL;
+    size_t elements = 0;
+    if (n < 1) return error_set(err, HEED_EARG, "no model to average was given");
+    enum heed_status s = check_shapes(dirs, n, err);
+    if (!s) s = file_join(path, sizeof path, dirs[0], MODEL_WEIGHTS, err);
+    if (!s) s = safetensors_open(&first, path, err);
+    for (int i = 0; !s && i < safetensors_count(first); i++)
+        elements += safetensors_at(first, i)->bytes / sizeof(float);
+    if (!s && !(sum = calloc(elements + 1, sizeof *sum)))
+        s = error_memory(err, elements * sizeof *sum, "the mean");
+    for (int i = 0; i < n && !s; i++) s = add_file(sum, first, dirs[i], err);
+    if (!s) s = file_mkdir(out, err);
+    if (!s) s = copy_file(dirs[0], out, MODEL_CONFIG, err);
+    if (!s) s = copy_file(dirs[0], out, MODEL_VOCAB, err);
+    if (!s) s = write_mean(sum, n, first, out, err);
+    free(sum);
+    safetensors_free(first);
+    return s;
+}

@@ -1,0 +1,100 @@
+/*
+ * log.c - log.jsonl.
+ */
+#include "train/log.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/file.h"
+
+struct log {
+    FILE *f;
+    char path[4096];
+};
+
+/* Bytes of the leading lines of text that belong to steps up to `step`; every line begins with its
+ * step. */
+static size_t kept_bytes(const char *text, size_t len, int64_t step)
+{
+    size_t kept = 0;
+    while (kept < len) {
+        const char *line = text + kept, *end = memchr(line, '\n', len - kept);
+        long long at;
+        if (!end || sscanf(line, "{\"step\":%lld", &at) != 1 || at > step) break;
+        kept = (size_t)(end + 1 - text);
+    }
+    return kept;
+}
+
+static enum heed_status cut(const char *path, int64_t step, struct heed_error *err)
+{
+    char *text;
+    size_t len;
+    if (!file_exists(path)) return HEED_OK;
+    enum heed_status s = file_read(path, (size_t)4 << 30, &text, &len, err);
+    if (s) return s;
+    size_t kept = kept_bytes(text, len, step);
+    if (kept < len) s = file_write(path, &(struct file_part){text, kept}, 1, err);
+    free(text);
+    return s;
+}
+
+enum heed_status log_open(struct log **out, const char *dir, int64_t step, struct heed_error *err)
+{
+    struct log *l = calloc(1, sizeof *l);
+    if (!l) return error_memory(err, sizeof *l, "the log");
+    enum heed_status s = file_join(l->path, sizeof l->path, dir, "log.jsonl", err);
+    if (!s) s = cut(l->path, step, err);
+    if (!s && !(l->f = fopen(l->path, "a"))) s = error_errno(err, "cannot write %s", l->path);
+    if (s) {
+        log_free(l);
+        return s;
+    }
+    *out = l;
+    return HEED_OK;
+}
+
+void log_free(struct log *l)
+{
+    if (!l) return;
+    if (l->f) fclose(l->f);
+    free(l);
+}
+
+/* JSON has no NaN. */
+static json_t *number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+enum heed_status log_event(struct log *l, const struct heed_event *e, struct heed_error *err)
+{
+    static const char *const kind[] = {"start", "step", "skip", "rollback",
+                                       "valid", "save", "done"};
+    json_t *j = json_pack("{sI ss sI}", "step", (json_int_t)e->step, "event", kind[e->kind],
+                          "epoch", (json_int_t)e->epoch);
+    if (e->kind == HEED_EVENT_STEP || e->kind == HEED_EVENT_SKIP) {
+        json_object_set_new(j, "loss", number(e->loss));
+        json_object_set_new(j, "lr", number(e->lr));
+        json_object_set_new(j, "norm", number(e->norm));
+        json_object_set_new(j, "tokens_s", number(e->tokens_s));
+    }
+    if (e->kind == HEED_EVENT_VALID) {
+        json_object_set_new(j, "nll", number(e->nll));
+        json_object_set_new(j, "perplexity", number(e->perplexity));
+        if (e->bleu >= 0) json_object_set_new(j, "bleu", number(e->bleu));
+        json_object_set_new(j, "best", json_boolean(e->best));
+    }
+    json_object_set_new(j, "seconds", number(e->seconds));
+    if (e->text) json_object_set_new(j, "text", json_string(e->text));
+    char *line = j ? json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    bool written = line && fprintf(l->f, "%s\n", line) > 0 && fflush(l->f) == 0;
+    free(line);
+    json_decref(j);
+    return written ? HEED_OK : error_errno(err, "cannot write %s", l->path);
+}

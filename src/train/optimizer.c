@@ -1,0 +1,91 @@
+/*
+ * optimizer.c - Adam, schedule and guard.
+ */
+#include "train/optimizer.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+
+double schedule_lr(const struct schedule *s, int64_t step)
+{
+    double t = (double)step, w = s->warmup > 0 ? (double)s->warmup : 1;
+    return s->peak * fmin(t / w, sqrt(w / t));
+}
+
+double schedule_paper_peak(int d_model, int64_t warmup)
+{
+    return 1 / sqrt((double)d_model * (warmup > 0 ? (double)warmup : 1));
+}
+
+/* A norm so many times its running mean is a spike, once the mean has seen enough steps. While
+ * spikes go on the mean grows a little, so that a norm that stays large is accepted in time. */
+static const double spike_factor = 10, mean_decay = 0.98, spike_growth = 1.2;
+enum { GUARD_STEPS = 100 };
+
+static double guard_limit(const struct guard *g)
+{
+    return g->seen < GUARD_STEPS ? 0 : spike_factor * g->norm;
+}
+
+static void guard_update(struct guard *g, double norm, bool skipped)
+{
+    if (skipped) {
+        g->norm *= isfinite(norm) ? spike_growth : 1;
+        return;
+    }
+    g->seen++;
+    double decay = fmin(mean_decay, 1 - 1 / (double)g->seen);
+    g->norm = decay * g->norm + (1 - decay) * norm;
+}
+
+enum heed_status optimizer_open(struct optimizer **out, struct parameters *p,
+                                struct heed_error *err)
+{
+    struct optimizer *o = calloc(1, sizeof *o);
+    if (!o) return error_memory(err, sizeof *o, "the optimizer");
+    struct backend *be = p->be;
+    size_t bytes = p->n * type_size(p->precision.master);
+    o->p = p;
+    o->m = o->v = mat_make(NULL, 1, (int)p->n, p->precision.master);
+    enum heed_status s = be->op->alloc(be, &o->m.p, bytes, err);
+    if (!s) s = be->op->alloc(be, &o->v.p, bytes, err);
+    if (!s) s = be->op->alloc(be, (void **)&o->sq, sizeof *o->sq, err);
+    if (s) {
+        optimizer_free(o);
+        return s;
+    }
+    be->op->zero(be, o->m.p, bytes);
+    be->op->zero(be, o->v.p, bytes);
+    *out = o;
+    return HEED_OK;
+}
+
+void optimizer_free(struct optimizer *o)
+{
+    if (!o) return;
+    struct backend *be = o->p->be;
+    be->op->free(be, o->m.p);
+    be->op->free(be, o->v.p);
+    be->op->free(be, o->sq);
+    free(o);
+}
+
+enum heed_status optimizer_step(struct optimizer *o, struct mat grad, struct adam h,
+                                struct update *out, struct heed_error *err)
+{
+    struct parameters *p = o->p;
+    struct backend *be = p->be;
+    double sq = 0;
+    h.limit = guard_limit(&o->guard);
+    be->op->sqnorm(be, o->sq, grad);
+    be->op->adam(be, p->master, o->m, o->v, p->copy, grad, o->sq, &h);
+    be->op->download(be, &sq, o->sq, sizeof sq);
+    enum heed_status s = be->op->sync(be, err);
+    if (s) return s;
+    out->norm = sqrt(sq) * h.scale;
+    out->skipped = !isfinite(out->norm) || (h.limit > 0 && out->norm > h.limit);
+    guard_update(&o->guard, out->norm, out->skipped);
+    return HEED_OK;
+}

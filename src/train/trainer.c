@@ -1,0 +1,453 @@
+/*
+ * trainer.c - the loop: batches, loss and gradients, update, validation, checkpoints.
+ *
+ * A run is a function of its options and data: dropout masks come from (seed, step, batch), the
+ * order of the data from the seed and the cursor, so a run that was interrupted anywhere goes on
+ * as if it had not been.
+ */
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/random.h"
+#include "model/config.h"
+#include "model/transformer.h"
+#include "ops/engine.h"
+#include "text/batch.h"
+#include "train/checkpoint.h"
+#include "train/log.h"
+#include "train/optimizer.h"
+#include "train/validate.h"
+
+/* So many unusable gradients in a row go back to the last checkpoint; going back more often than
+ * that to the same one ends the run. */
+enum { SKIPS_IN_A_ROW = 5, ROLLBACKS_MAX = 3 };
+
+struct heed_trainer {
+    struct heed_train_options o;
+    struct backend *be;
+    struct heed_tokenizer *tokenizer;
+    struct parameters *p;
+    struct run *run;
+    struct optimizer *opt;
+    struct batches *batches;
+    struct validator *validator; /* NULL: none */
+    struct log *log;
+    struct schedule schedule;
+    struct progress at;
+    int64_t saved; /* step of the newest checkpoint; 0: none */
+    int64_t validated;
+    int skips;     /* unusable gradients in a row; weights may be ruined unless it is 0 */
+    int rollbacks; /* to the newest checkpoint */
+    double start, rate;   /* seconds; target tokens per second, smoothed */
+    int64_t first_step;   /* of this run, for the time left */
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* ---- options ---- */
+
+struct heed_train_options heed_train_defaults(void)
+{
+    struct heed_train_options o = {.precision = HEED_F32,
+                                   .seed = 1,
+                                   .steps = 100000,
+                                   .batch_tokens = 4096,
+                                   .accumulate = 1,
+                                   .warmup = 4000,
+                                   .beta1 = 0.9f,
+                                   .beta2 = 0.98f,
+                                   .epsilon = 1e-9f,
+                                   .label_smoothing = 0.1f,
+                                   .valid_every = 1000,
+                                   .valid_bleu = true,
+                                   .valid_tokenize = "13a",
+                                   .save_every = 1000,
+                                   .keep = 5};
+    heed_config_preset(&o.config, "base", NULL);
+    return o;
+}
+
+static enum heed_status check_options(const struct heed_train_options *o, struct heed_error *err)
+{
+    if (o->train.n < 1) return error_set(err, HEED_EARG, "no training files were given");
+    if (!o->vocab) return error_set(err, HEED_EARG, "no vocabulary was given");
+    if (!o->out) return error_set(err, HEED_EARG, "no output directory was given");
+    if (o->steps < 1 || o->accumulate < 1 || o->warmup < 1 || o->keep < 1)
+        return error_set(err, HEED_EARG,
+                         "steps, accumulate, warmup and keep must be at least 1, found %lld, %d, "
+                         "%d and %d",
+                         (long long)o->steps, o->accumulate, o->warmup, o->keep);
+    if (o->batch_tokens < 16)
+        return error_set(err, HEED_EARG, "batch tokens must be at least 16, found %d",
+                         o->batch_tokens);
+    if (!(o->label_smoothing >= 0 && o->label_smoothing < 1))
+        return error_set(err, HEED_EARG, "label smoothing must be in [0, 1), found %g",
+                         (double)o->label_smoothing);
+    return HEED_OK;
+}
+
+/* ---- open ---- */
+
+static enum heed_status open_vocab(struct heed_trainer *t, struct heed_error *err)
+{
+    struct heed_config *c = &t->o.config;
+    t->tokenizer = heed_tokenizer_load(t->o.vocab, err);
+    if (!t->tokenizer) return HEED_EFORMAT;
+    int size = heed_tokenizer_size(t->tokenizer);
+    if (c->vocab_size && c->vocab_size != size)
+        return error_set(err, HEED_EARG, "vocabulary %s has %d pieces, expected %d", t->o.vocab,
+                         size, c->vocab_size);
+    c->vocab_size = size;
+    return config_check(c, err);
+}
+
+static enum heed_status open_model(struct heed_trainer *t, struct heed_error *err)
+{
+    const struct heed_train_options *o = &t->o;
+    struct precision precision = o->precision == HEED_BF16 ? precision_bf16 : precision_f32;
+    struct run_options run = {.rows_src = o->batch_tokens,
+                              .rows_tgt = o->batch_tokens,
+                              .sentences = o->batch_tokens,
+                              .train = true};
+    enum heed_status s = parameters_open(&t->p, t->be, &o->config, precision, err);
+    if (!s) s = run_open(&t->run, t->p, &run, err);
+    if (!s) s = optimizer_open(&t->opt, t->p, err);
+    return s;
+}
+
+static struct checkpoint checkpoint_of(const struct heed_trainer *t)
+{
+    return (struct checkpoint){t->p, t->opt, t->tokenizer, t->o.out};
+}
+
+static enum heed_status check_same_run(const struct heed_trainer *t, const struct progress *found,
+                                       struct heed_error *err)
+{
+    const struct heed_train_options *o = &t->o;
+    if (found->seed != o->seed)
+        return error_set(err, HEED_EARG, "%s was trained with seed %llu, found seed %llu", o->out,
+                         (unsigned long long)found->seed, (unsigned long long)o->seed);
+    if (found->batch_tokens != o->batch_tokens || found->accumulate != o->accumulate)
+        return error_set(
+            err, HEED_EARG, "%s was trained with %d batches of %d tokens a step, found %d of %d",
+            o->out, found->accumulate, found->batch_tokens, o->accumulate, o->batch_tokens);
+    if (found->precision != o->precision)
+        return error_set(err, HEED_EARG, "%s was trained in %s precision, found %s", o->out,
+                         found->precision == HEED_BF16 ? "bf16" : "f32",
+                         o->precision == HEED_BF16 ? "bf16" : "f32");
+    return HEED_OK;
+}
+
+/* The beginning, or where the newest checkpoint left off. */
+static enum heed_status open_state(struct heed_trainer *t, struct heed_error *err)
+{
+    const struct heed_train_options *o = &t->o;
+    struct checkpoint c = checkpoint_of(t);
+    struct heed_config found;
+    enum heed_status s = checkpoint_newest(o->out, &t->saved, err);
+    if (s) return s;
+    if (t->saved && !o->resume)
+        return error_set(err, HEED_EARG,
+                         "%s holds a run at step %lld already: add --resume to go on, or choose "
+                         "another directory",
+                         o->out, (long long)t->saved);
+    if (!t->saved) {
+        t->at = (struct progress){.seed = o->seed,
+                                  .batch_tokens = o->batch_tokens,
+                                  .accumulate = o->accumulate,
+                                  .precision = o->precision};
+        return parameters_init(t->p, o->seed, err);
+    }
+    s = checkpoint_config(o->out, t->saved, &found, err);
+    if (!s) s = config_same(&found, &o->config, o->out, err);
+    if (!s) s = checkpoint_load(&c, t->saved, &t->at, err);
+    if (!s) s = check_same_run(t, &t->at, err);
+    t->opt->guard = t->at.guard;
+    t->validated = t->at.step;
+    return s;
+}
+
+static enum heed_status open_data(struct heed_trainer *t, struct heed_error *err)
+{
+    const struct heed_train_options *o = &t->o;
+    struct batch_options b = {.corpus = o->train,
+                              .tokenizer = t->tokenizer,
+                              .batch_tokens = o->batch_tokens,
+                              .max_length = o->config.max_length,
+                              .seed = o->seed,
+                              .shuffle = true,
+                              .start = t->at.cursor};
+    struct validator_options v = {.corpus = o->valid,
+                                  .tokenizer = t->tokenizer,
+                                  .batch_tokens = o->batch_tokens,
+                                  .tokenize = o->valid_bleu ? o->valid_tokenize : NULL};
+    enum heed_status s = batch_open(&t->batches, &b, err);
+    if (!s && o->valid.n) s = validator_open(&t->validator, t->p, &v, err);
+    return s;
+}
+
+struct heed_trainer *heed_trainer_open(struct heed_engine *e, const struct heed_train_options *o,
+                                       struct heed_error *err)
+{
+    struct heed_trainer *t = calloc(1, sizeof *t);
+    if (!t) {
+        error_memory(err, sizeof *t, "the trainer");
+        return NULL;
+    }
+    t->be = e->be;
+    t->o = *o;
+    t->start = now();
+    enum heed_status s = check_options(o, err);
+    if (!s) s = open_vocab(t, err);
+    if (!s) s = file_mkdir(o->out, err);
+    if (!s) s = open_model(t, err);
+    if (!s) s = open_state(t, err);
+    if (!s) s = open_data(t, err);
+    if (!s) s = log_open(&t->log, o->out, t->at.step, err);
+    if (s) {
+        heed_trainer_free(t);
+        return NULL;
+    }
+    double paper = schedule_paper_peak(o->config.d_model, o->warmup);
+    t->schedule = (struct schedule){o->peak_lr > 0 ? (double)o->peak_lr : paper, o->warmup};
+    t->first_step = t->at.step;
+    return t;
+}
+
+void heed_trainer_free(struct heed_trainer *t)
+{
+    if (!t) return;
+    batch_free(t->batches);
+    validator_free(t->validator);
+    log_free(t->log);
+    optimizer_free(t->opt);
+    run_free(t->run);
+    parameters_free(t->p);
+    heed_tokenizer_free(t->tokenizer);
+    free(t);
+}
+
+/* ---- events ---- */
+
+static struct heed_event event_of(const struct heed_trainer *t, enum heed_event_kind kind)
+{
+    double seconds = now() - t->start;
+    int64_t done = t->at.step - t->first_step, left = t->o.steps - t->at.step;
+    return (struct heed_event){.kind = kind,
+                               .step = t->at.step,
+                               .epoch = t->at.cursor.epoch + 1,
+                               .lr = schedule_lr(&t->schedule, t->at.step > 0 ? t->at.step : 1),
+                               .tokens_s = t->rate,
+                               .seconds = seconds,
+                               .seconds_to_go = done ? seconds / (double)done * (double)left : 0,
+                               .bleu = -1};
+}
+
+static enum heed_status tell(struct heed_trainer *t, const struct heed_event *e,
+                             struct heed_error *err)
+{
+    if (t->o.event) t->o.event(t->o.user, e);
+    return log_event(t->log, e, err);
+}
+
+static enum heed_status tell_text(struct heed_trainer *t, enum heed_event_kind kind,
+                                  const char *text, struct heed_error *err)
+{
+    struct heed_event e = event_of(t, kind);
+    e.text = text;
+    return tell(t, &e, err);
+}
+
+static enum heed_status tell_start(struct heed_trainer *t, struct heed_error *err)
+{
+    char text[512];
+    struct batch_counts n = batch_counted(t->batches);
+    int len =
+        snprintf(text, sizeof text, "%zu parameters; %lld pairs read", t->p->n, (long long)n.pairs);
+    if (n.empty || n.longer || n.invalid)
+        len += snprintf(text + len, sizeof text - len,
+                        " (%lld with an empty side and %lld too long left out, %lld with invalid "
+                        "UTF-8 mended)",
+                        (long long)n.empty, (long long)n.longer, (long long)n.invalid);
+    if (t->at.step)
+        snprintf(text + len, sizeof text - len, "; going on from step %lld", (long long)t->at.step);
+    return tell_text(t, HEED_EVENT_START, text, err);
+}
+
+/* ---- one step ---- */
+
+static enum heed_status gradients(struct heed_trainer *t, struct loss *loss, struct heed_error *err)
+{
+    const struct heed_train_options *o = &t->o;
+    t->be->op->zero(t->be, t->run->grad.p, t->p->n * type_size(t->run->grad.type));
+    for (int i = 0; i < o->accumulate; i++) {
+        const struct packed *b;
+        struct loss_options l = {.label_smoothing = o->label_smoothing,
+                                 .backward = true,
+                                 .dropout = true,
+                                 .seed = random_at(o->seed, (uint64_t)t->at.step, (uint64_t)i)};
+        enum heed_status s = batch_next(t->batches, &b, &t->at.cursor, err);
+        if (!s) s = run_loss(t->run, b, &l, loss, err);
+        if (s) return s;
+    }
+    return HEED_OK;
+}
+
+/* Going back restores weights and moments and keeps the data moving on, so that what did the harm
+ * is not met again at once. */
+static enum heed_status roll_back(struct heed_trainer *t, struct heed_error *err)
+{
+    char text[256];
+    if (!t->saved || ++t->rollbacks > ROLLBACKS_MAX)
+        return error_set(err, HEED_ENUMERIC,
+                         "training diverged: %d gradients in a row are not usable at step %lld and "
+                         "%s; a lower learning rate or a longer warm-up may help",
+                         SKIPS_IN_A_ROW, (long long)t->at.step,
+                         t->saved ? "going back did not help" : "there is no checkpoint yet");
+    struct checkpoint c = checkpoint_of(t);
+    struct progress then;
+    enum heed_status s = checkpoint_load(&c, t->saved, &then, err);
+    if (s) return s;
+    t->opt->guard = then.guard;
+    t->skips = 0;
+    snprintf(text, sizeof text,
+             "%d gradients in a row are not usable: weights go back to the checkpoint of step %lld",
+             SKIPS_IN_A_ROW, (long long)t->saved);
+    return tell_text(t, HEED_EVENT_ROLLBACK, text, err);
+}
+
+static enum heed_status after_update(struct heed_trainer *t, struct heed_event *e,
+                                     const struct update *u, struct heed_error *err)
+{
+    char text[128];
+    if (!u->skipped) {
+        t->skips = 0;
+        return tell(t, e, err);
+    }
+    t->skips++;
+    t->at.skipped++;
+    snprintf(text, sizeof text, "skipped: gradient norm %g, usually %.3g", u->norm,
+             t->opt->guard.norm);
+    e->kind = HEED_EVENT_SKIP;
+    e->text = text;
+    enum heed_status s = tell(t, e, err);
+    if (!s && t->skips >= SKIPS_IN_A_ROW) s = roll_back(t, err);
+    return s;
+}
+
+static enum heed_status train_step(struct heed_trainer *t, struct heed_error *err)
+{
+    const struct heed_train_options *o = &t->o;
+    double began = now();
+    struct loss loss = {0};
+    struct update u;
+    t->at.step++;
+    enum heed_status s = gradients(t, &loss, err);
+    if (s) return s;
+    struct adam h = {.lr = schedule_lr(&t->schedule, t->at.step),
+                     .beta1 = (double)o->beta1,
+                     .beta2 = (double)o->beta2,
+                     .epsilon = (double)o->epsilon,
+                     .step = t->at.step,
+                     .scale = 1 / (double)loss.tokens,
+                     .clip = (double)o->clip};
+    s = optimizer_step(t->opt, t->run->grad, h, &u, err);
+    if (s) return s;
+    t->at.guard = t->opt->guard;
+    double rate = (double)loss.tokens / (now() - began);
+    t->rate = t->rate > 0 ? 0.9 * t->rate + 0.1 * rate : rate;
+    struct heed_event e = event_of(t, HEED_EVENT_STEP);
+    e.loss = loss.smoothed / (double)loss.tokens;
+    e.norm = u.norm;
+    return after_update(t, &e, &u, err);
+}
+
+/* ---- between steps ---- */
+
+static enum heed_status validate_now(struct heed_trainer *t, struct heed_error *err)
+{
+    struct validation v;
+    enum heed_status s = validate(t->validator, t->run, &v, err);
+    if (s) return s;
+    double value = v.bleu >= 0 ? v.bleu : -v.nll;
+    struct heed_event e = event_of(t, HEED_EVENT_VALID);
+    e.nll = v.nll;
+    e.perplexity = exp(v.nll);
+    e.bleu = v.bleu;
+    e.best = !t->at.best_step || value > t->at.best;
+    t->validated = t->at.step;
+    t->at.stale++;
+    if (e.best) {
+        struct checkpoint c = checkpoint_of(t);
+        t->at.best = value;
+        t->at.best_step = t->at.step;
+        t->at.stale = 0;
+        s = checkpoint_best(&c, err);
+    }
+    return s ? s : tell(t, &e, err);
+}
+
+static enum heed_status save_now(struct heed_trainer *t, struct heed_error *err)
+{
+    struct checkpoint c = checkpoint_of(t);
+    enum heed_status s = checkpoint_save(&c, &t->at, t->o.keep, err);
+    if (s) return s;
+    t->saved = t->at.step;
+    t->rollbacks = 0;
+    return tell_text(t, HEED_EVENT_SAVE, NULL, err);
+}
+
+static bool due(int64_t step, int64_t every)
+{
+    return every > 0 && step % every == 0;
+}
+
+static bool stopped(const struct heed_trainer *t)
+{
+    return t->o.stop && *t->o.stop;
+}
+
+static bool out_of_patience(const struct heed_trainer *t)
+{
+    return t->o.patience > 0 && t->at.stale >= t->o.patience;
+}
+
+static enum heed_status finish(struct heed_trainer *t, struct heed_error *err)
+{
+    char text[128];
+    const char *why = NULL;
+    enum heed_status s = HEED_OK;
+    if (stopped(t)) {
+        why = "interrupted";
+    } else if (out_of_patience(t)) {
+        snprintf(text, sizeof text, "no better validation since step %lld",
+                 (long long)t->at.best_step);
+        why = text;
+    }
+    if (!stopped(t) && t->validator && t->validated < t->at.step) s = validate_now(t, err);
+    if (!s && t->saved < t->at.step && !t->skips) s = save_now(t, err);
+    return s ? s : tell_text(t, HEED_EVENT_DONE, why, err);
+}
+
+enum heed_status heed_trainer_run(struct heed_trainer *t, struct heed_error *err)
+{
+    const struct heed_train_options *o = &t->o;
+    enum heed_status s = tell_start(t, err);
+    while (!s && t->at.step < o->steps && !stopped(t) && !out_of_patience(t)) {
+        s = train_step(t, err);
+        if (!s && t->validator && due(t->at.step, o->valid_every)) s = validate_now(t, err);
+        if (!s && due(t->at.step, o->save_every) && !t->skips) s = save_now(t, err);
+    }
+    return s ? s : finish(t, err);
+}

@@ -1,0 +1,137 @@
+#!/bin/bash
+# test_bad_input.sh - what a user can get wrong: one sentence that names the culprit, an exit code of
+# 1 or 2, no crash, nothing half done.
+#
+# usage: test_bad_input.sh PROGRAM
+set -u
+heed=${1:?usage: test_bad_input.sh PROGRAM}
+dir=$(mktemp -d)
+trap 'umount "$dir/small" 2>/dev/null; rm -rf "$dir"' EXIT
+failures=0
+
+# refuses CODE PATTERN COMMAND...: fails with this code and one sentence that matches
+refuses() {
+    local want=$1 pattern=$2 code
+    shift 2
+    "$heed" "$@" </dev/null >"$dir/out" 2>"$dir/err"
+    code=$?
+    if [ "$code" != "$want" ] || ! grep -Eq -- "$pattern" "$dir/err" ||
+        [ "$(grep -c '^heed: ' "$dir/err")" != 1 ]; then
+        echo "heed $*: exit code $code, expected $want and a sentence with '$pattern'"
+        sed 's/^/    /' "$dir/err"
+        failures=$((failures + 1))
+    fi
+}
+
+# accepts COMMAND...
+accepts() {
+    if ! "$heed" "$@" </dev/null >"$dir/out" 2>"$dir/err"; then
+        echo "heed $*: failed"
+        sed 's/^/    /' "$dir/err"
+        failures=$((failures + 1))
+    fi
+}
+
+for i in $(seq 1 300); do echo "the line number $i of many"; done >"$dir/a"
+sed 's/the line/die Zeile/; s/of many/von vielen/' "$dir/a" >"$dir/b"
+accepts vocab --size 300 --quiet --out "$dir/vocab" "$dir/a" "$dir/b"
+small="--preset tiny --d-model 16 --d-ff 16 --heads 2 --encoder-layers 1 --decoder-layers 1
+    --batch-tokens 256 --steps 3 --quiet"
+train="train --vocab $dir/vocab $small"
+
+# missing and unequal files
+refuses 1 "$dir/none.*No such file" vocab --size 300 --out "$dir/v" "$dir/none"
+refuses 1 "$dir/none.*No such file" $train --src "$dir/none" --tgt "$dir/b" --out "$dir/o1"
+refuses 1 "$dir/none.*No such file" $train --src "$dir/a" --tgt "$dir/none" --out "$dir/o1"
+refuses 1 "$dir/none" train --vocab "$dir/none" $small --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
+refuses 1 "$dir/none" translate --model "$dir/none"
+refuses 1 "$dir/none" average --out "$dir/o1" "$dir/none"
+head -n 299 "$dir/b" >"$dir/short"
+refuses 1 "300.*299|299.*300" $train --src "$dir/a" --tgt "$dir/short" --out "$dir/o1"
+refuses 1 "300.*299|299.*300" $train --src "$dir/short" --tgt "$dir/a" --out "$dir/o1"
+
+# empty
+: >"$dir/empty"
+refuses 1 "empty" vocab --size 300 --out "$dir/v" "$dir/empty"
+refuses 1 "empty|no usable" $train --src "$dir/empty" --tgt "$dir/empty" --out "$dir/o1"
+refuses 1 "empty|no usable" $train --pairs "$dir/empty" --out "$dir/o1"
+
+# no tab in a file of pairs: the line is named
+refuses 1 "$dir/a.*line 1|$dir/a:1" $train --pairs "$dir/a" --out "$dir/o1"
+
+# a line of 1 MB, invalid UTF-8 and NUL bytes: training goes on without or with them mended
+{ cat "$dir/a"; head -c 1000000 /dev/zero | tr '\0' x; echo; } >"$dir/long.src"
+{ cat "$dir/b"; echo "a long line"; } >"$dir/long.tgt"
+accepts $train --src "$dir/long.src" --tgt "$dir/long.tgt" --out "$dir/o2"
+{ cat "$dir/a"; printf 'caf\351 \377\376 ok\n'; printf 'a\0b\n'; } >"$dir/odd.src"
+{ cat "$dir/b"; printf 'Caf\351\n'; printf 'a\0b\n'; } >"$dir/odd.tgt"
+accepts $train --src "$dir/odd.src" --tgt "$dir/odd.tgt" --out "$dir/o3"
+accepts vocab --size 300 --quiet --out "$dir/v" "$dir/odd.src" "$dir/long.src"
+printf 'caf\351 \377\376\n\nplain\na\0b\n%03000d\n' 0 |
+    "$heed" translate --model "$dir/o3" --quiet >"$dir/out" 2>"$dir/err"
+code=$?
+if [ "$code" != 0 ] || [ "$(wc -l <"$dir/out")" != 5 ]; then
+    echo "translate: $(wc -l <"$dir/out") lines for 5, exit code $code"
+    failures=$((failures + 1))
+fi
+
+# shapes and vocabularies that make no sense
+refuses 1 "16.*3|3.*16" $train --heads 3 --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
+refuses 1 "100000" vocab --size 100000 --out "$dir/v" "$dir/a"
+refuses 1 "$dir/a" train --vocab "$dir/a" $small --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
+accepts vocab --size 310 --quiet --out "$dir/vocab2" "$dir/a" "$dir/b"
+refuses 1 "310" train --vocab "$dir/vocab2" $small --src "$dir/odd.src" --tgt "$dir/odd.tgt" \
+    --out "$dir/o3" --resume
+cp -r "$dir/o3" "$dir/o4"
+cp "$dir/vocab2" "$dir/o4/vocab.model"
+refuses 1 "310 pieces, expected 300" translate --model "$dir/o4"
+
+# damaged models
+for cut in 0 4 100 5000; do
+    head -c "$cut" "$dir/o3/model.safetensors" >"$dir/o4/cut"
+    cp "$dir/vocab" "$dir/o4/vocab.model"
+    cp "$dir/o4/cut" "$dir/o4/model.safetensors"
+    refuses 1 "$dir/o4/model.safetensors" translate --model "$dir/o4"
+done
+echo '{}' >"$dir/o4/config.json"
+refuses 1 "$dir/o4/config.json" translate --model "$dir/o4"
+
+# nowhere to write
+echo >"$dir/file"
+refuses 1 "$dir/file" $train --src "$dir/a" --tgt "$dir/b" --out "$dir/file/o"
+refuses 1 "$dir/file" vocab --size 300 --out "$dir/file/v" "$dir/a"
+if [ "$(id -u)" != 0 ]; then
+    mkdir -m 500 "$dir/locked"
+    refuses 1 "$dir/locked.*Permission denied" $train --src "$dir/a" --tgt "$dir/b" \
+        --out "$dir/locked/o"
+fi
+
+# options
+refuses 2 "unknown option.*--sead.*--seed" $train --sead 3
+refuses 2 "steps" $train --steps many
+refuses 2 "steps" $train --steps -5
+
+# a full disk leaves the last good checkpoint, and training goes on from it when there is room
+if [ "$(id -u)" = 0 ] && mkdir "$dir/small" && mount -t tmpfs -o size=700k tmpfs "$dir/small" 2>/dev/null
+then
+    full="$train --src $dir/a --tgt $dir/b --steps 40 --save-every 5 --keep 50 --out $dir/small/o"
+    refuses 1 "$dir/small/o.*No space left" $full
+    last=$(ls "$dir/small/o/checkpoints" | tail -n 1)
+    case $last in
+    step-*[0-9]) ;;
+    *)
+        echo "full disk: no whole checkpoint is left: $last"
+        failures=$((failures + 1))
+        ;;
+    esac
+    accepts translate --model "$dir/small/o/checkpoints/$last" hello
+    mount -o remount,size=20m "$dir/small"
+    accepts $full --resume
+    accepts $train --src "$dir/a" --tgt "$dir/b" --steps 40 --out "$dir/o5"
+    cmp "$dir/small/o/model.safetensors" "$dir/o5/model.safetensors" || failures=$((failures + 1))
+else
+    echo "skipped: a full disk (needs root and mount)"
+fi
+
+[ "$failures" = 0 ] && echo "every mistake got its sentence"
+exit "$((failures > 0))"

@@ -1,0 +1,608 @@
+/*
+ * test_batch.c - every pair once an epoch, in an order that can be found again; nothing over the
+ * budget; what is wrong with a corpus is said.
+ */
+#include "text_files.h"
+
+#include "text/batch.h"
+#include "text/tokenizer.h"
+
+static struct heed_tokenizer *tok;
+
+/* Pairs that are all different, of different lengths; the caller frees the text. side 0: source, 1:
+ * target, 2: both with a tab between. */
+static char *some_pairs(int n, int side)
+{
+    char *text = NULL;
+    size_t len;
+    FILE *f = open_memstream(&text, &len);
+    for (int i = 0; i < n; i++) {
+        if (side != 1) fprintf(f, "source %d", i);
+        for (int k = 0; side != 1 && k < i * 7 % 11; k++) fprintf(f, " runs");
+        if (side == 2) fputc('\t', f);
+        if (side != 0) fprintf(f, "Ziel %d", i);
+        for (int k = 0; side != 0 && k < i * 5 % 13; k++) fprintf(f, " läuft");
+        fputc('\n', f);
+    }
+    fclose(f);
+    return text;
+}
+
+static int setup(void **state)
+{
+    if (folder_make(state)) return -1;
+    for (int side = 0; side < 3; side++) {
+        char *text = some_pairs(300, side);
+        put_text(side == 0 ? "a" : side == 1 ? "b" : "ab", text);
+        free(text);
+    }
+    struct heed_error err = {0};
+    struct heed_tokenizer_options o = {.vocab_size = 290};
+    const char *path = at("ab");
+    if (!heed_tokenizer_train(&path, 1, &o, at("model"), &err))
+        tok = heed_tokenizer_load(at("model"), &err);
+    if (!tok) print_error("%s\n", err.text);
+    return tok ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    heed_tokenizer_free(tok);
+    return folder_remove(state);
+}
+
+/* Options over one corpus; names are in the folder, tgt may be NULL. */
+struct source {
+    const char *src, *tgt;
+    struct batch_options o;
+};
+
+static struct source source(const char *src, const char *tgt)
+{
+    struct source s = {.src = at(src), .tgt = tgt ? at(tgt) : NULL};
+    s.o = (struct batch_options){
+        .tokenizer = tok, .batch_tokens = 200, .max_length = 100, .seed = 42, .shuffle = true};
+    return s;
+}
+
+static enum heed_status try_open(struct batches **out, const struct source *s,
+                                 struct heed_error *err)
+{
+    struct batch_options o = s->o;
+    o.corpus = (struct heed_corpus){&s->src, s->tgt ? &s->tgt : NULL, 1};
+    return batch_open(out, &o, err);
+}
+
+static struct batches *open_stream(const struct source *s)
+{
+    struct heed_error err = {0};
+    struct batches *b;
+    if (try_open(&b, s, &err)) fail_msg("%s", err.text);
+    return b;
+}
+
+static void check_side(const int32_t *off, const int32_t *len, const int32_t *pos, int n, int rows,
+                       int max)
+{
+    int longest = 0;
+    assert_int_equal(off[0], 0);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(off[i + 1] - off[i], len[i]);
+        for (int k = 0; k < len[i]; k++) assert_int_equal(pos[off[i] + k], k);
+        if (len[i] > longest) longest = len[i];
+    }
+    assert_int_equal(off[n], rows);
+    assert_int_equal(longest, max);
+}
+
+static void check_packed(const struct packed *p, int budget)
+{
+    int bos = tokenizer_bos(tok), eos = tokenizer_eos(tok);
+    assert_true(p->n > 0 && p->rows_src <= budget && p->rows_tgt <= budget);
+    check_side(p->src_off, p->src_len, p->src_pos, p->n, p->rows_src, p->max_src);
+    check_side(p->tgt_off, p->tgt_len, p->tgt_pos, p->n, p->rows_tgt, p->max_tgt);
+    for (int i = 0; i < p->n; i++) {
+        assert_int_equal(p->src[p->src_off[i + 1] - 1], eos);
+        assert_int_equal(p->tgt_in[p->tgt_off[i]], bos);
+        assert_int_equal(p->tgt_out[p->tgt_off[i + 1] - 1], eos);
+        for (int k = p->tgt_off[i]; k < p->tgt_off[i + 1] - 1; k++)
+            assert_int_equal(p->tgt_in[k + 1], p->tgt_out[k]);
+    }
+}
+
+static uint64_t mix(uint64_t h, const int32_t *v, int n)
+{
+    for (int i = 0; i < n; i++) h = (h ^ (uint32_t)v[i]) * 0x100000001b3ull;
+    return h;
+}
+
+static uint64_t pair_print(const struct packed *p, int i)
+{
+    uint64_t h = mix(14695981039346656037ull, p->src + p->src_off[i], p->src_len[i]);
+    return mix(h, p->tgt_out + p->tgt_off[i], p->tgt_len[i]);
+}
+
+static uint64_t batch_print(const struct packed *p)
+{
+    uint64_t h = mix((uint64_t)p->n, p->src, p->rows_src);
+    return mix(h, p->tgt_out, p->rows_tgt);
+}
+
+enum { TAPE = 4096 };
+
+/* What a stream gave: a print of each batch with the cursor behind it, and of each pair. */
+struct tape {
+    uint64_t batch[TAPE], pair[TAPE];
+    struct batch_cursor after[TAPE];
+    int n, pairs;
+    bool end;
+};
+
+/* Until the end or the epoch given. */
+static void record(struct tape *t, const struct source *s, int64_t epoch)
+{
+    struct batches *b = open_stream(s);
+    struct batch_cursor after = s->o.start;
+    const struct packed *p;
+    struct heed_error err = {0};
+    memset(t, 0, sizeof *t);
+    while (after.epoch < epoch) {
+        if (batch_next(b, &p, &after, &err)) fail_msg("%s", err.text);
+        if (!p) {
+            t->end = true;
+            break;
+        }
+        assert_true(t->n < TAPE && t->pairs + p->n <= TAPE);
+        check_packed(p, s->o.batch_tokens);
+        t->batch[t->n] = batch_print(p);
+        t->after[t->n++] = after;
+        for (int i = 0; i < p->n; i++) t->pair[t->pairs++] = pair_print(p, i);
+    }
+    batch_free(b);
+}
+
+static int print_compare(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void sort_pairs(struct tape *t)
+{
+    qsort(t->pair, (size_t)t->pairs, sizeof *t->pair, print_compare);
+}
+
+static struct tape x, y; /* large, so not on the stack */
+
+static void expect_equal(const struct tape *a, const struct tape *b)
+{
+    assert_int_equal(a->n, b->n);
+    assert_memory_equal(a->batch, b->batch, (size_t)a->n * sizeof *a->batch);
+    assert_memory_equal(a->after, b->after, (size_t)a->n * sizeof *a->after);
+}
+
+static void test_file_order(void **state)
+{
+    (void)state;
+    struct source s = source("ab", NULL);
+    char *want = some_pairs(300, 2), *got = NULL;
+    size_t len;
+    FILE *f = open_memstream(&got, &len);
+    for (int pool = 0; pool < 2; pool++) { /* one pool, then several */
+        s.o.shuffle = false;
+        s.o.pool_tokens = pool ? 700 : 0;
+        struct batches *b = open_stream(&s);
+        struct batch_cursor after;
+        const struct packed *p;
+        rewind(f);
+        while (!batch_next(b, &p, &after, NULL) && p) {
+            check_packed(p, 200);
+            for (int i = 0; i < p->n; i++) {
+                char *src, *tgt;
+                size_t n;
+                heed_decode(tok, p->src + p->src_off[i], (size_t)p->src_len[i], &src, &n, NULL);
+                heed_decode(tok, p->tgt_in + p->tgt_off[i], (size_t)p->tgt_len[i], &tgt, &n, NULL);
+                fprintf(f, "%s\t%s\n", src, tgt);
+                free(src);
+                free(tgt);
+            }
+        }
+        fflush(f);
+        assert_string_equal(got, want);
+        assert_int_equal(after.epoch, 1);
+        assert_int_equal(batch_next(b, &p, &after, NULL), HEED_OK); /* the end stays the end */
+        assert_null(p);
+        assert_int_equal(batch_counted(b).pairs, 300);
+        batch_free(b);
+    }
+    fclose(f);
+    free(got);
+    free(want);
+}
+
+/* Whatever the order, an epoch is the corpus. */
+static void test_every_pair_once_an_epoch(void **state)
+{
+    (void)state;
+    struct source s = source("a", "b");
+    s.o.shuffle = false;
+    record(&y, &s, 1);
+    sort_pairs(&y);
+    assert_int_equal(y.pairs, 300);
+    s.o.shuffle = true;
+    for (int pool = 0; pool < 2; pool++) {
+        s.o.pool_tokens = pool ? 700 : 0;
+        for (int64_t epoch = 0; epoch < 3; epoch++) {
+            s.o.start = (struct batch_cursor){.epoch = epoch};
+            record(&x, &s, epoch + 1);
+            sort_pairs(&x);
+            assert_int_equal(x.pairs, 300);
+            assert_memory_equal(x.pair, y.pair, 300 * sizeof *x.pair);
+        }
+    }
+}
+
+static void test_order_depends_on_seed_and_epoch_alone(void **state)
+{
+    (void)state;
+    for (int pool = 0; pool < 2; pool++) {
+        struct source s = source("a", "b");
+        s.o.pool_tokens = pool ? 700 : 0;
+        record(&x, &s, 2);
+        record(&y, &s, 2);
+        expect_equal(&x, &y);
+        assert_memory_not_equal(x.pair, x.pair + 300, 300 * sizeof *x.pair);
+        s.o.seed++;
+        record(&y, &s, 2);
+        assert_memory_not_equal(x.pair, y.pair, 300 * sizeof *x.pair);
+    }
+}
+
+/* Batches are of like lengths: their longest and shortest differ little, but for a few. */
+static void test_buckets(void **state)
+{
+    (void)state;
+    struct source s = source("a", "b");
+    struct batches *b = open_stream(&s);
+    struct batch_cursor after = {0};
+    const struct packed *p;
+    int wide = 0, n = 0;
+    for (; after.epoch == 0; n++) {
+        assert_int_equal(batch_next(b, &p, &after, NULL), HEED_OK);
+        int least = p->max_tgt;
+        for (int i = 0; i < p->n; i++) least = p->tgt_len[i] < least ? p->tgt_len[i] : least;
+        wide += p->max_tgt - least > 3;
+    }
+    assert_true(n > 20 && wide < n / 4);
+    batch_free(b);
+}
+
+/* Every cursor of a run gives the rest of that run. */
+static void check_resume(struct source s, int64_t epochs)
+{
+    record(&x, &s, epochs);
+    assert_true(x.n > 20);
+    for (int k = 0; k < x.n; k++) {
+        s.o.start = x.after[k];
+        record(&y, &s, epochs);
+        assert_int_equal(y.n, x.n - k - 1);
+        assert_memory_equal(y.batch, x.batch + k + 1, (size_t)y.n * sizeof *y.batch);
+        assert_memory_equal(y.after, x.after + k + 1, (size_t)y.n * sizeof *y.after);
+    }
+}
+
+static void test_resume(void **state)
+{
+    (void)state;
+    struct source s = source("ab", NULL);
+    s.o.pool_tokens = 700;
+    check_resume(s, 3);
+    assert_true(x.after[x.n / 2].pool > 1);
+    s.o.shuffle = false;
+    check_resume(s, 1);
+    s = source("ab", NULL);
+    check_resume(s, 3);
+    assert_int_equal(x.after[x.n / 2].pool, 0);
+}
+
+/* Cursors that a run does not give, but a changed corpus may leave behind. */
+static void test_cursor_behind_the_end(void **state)
+{
+    (void)state;
+    struct source s = source("ab", NULL);
+    s.o.start = (struct batch_cursor){.epoch = 1};
+    record(&x, &s, 2);
+    s.o.start = (struct batch_cursor){0, 99, 3};
+    record(&y, &s, 2);
+    expect_equal(&x, &y);
+    s.o.start = (struct batch_cursor){0, 0, 99999};
+    record(&y, &s, 2);
+    expect_equal(&x, &y);
+    s.o.shuffle = false;
+    s.o.start = (struct batch_cursor){.epoch = 1};
+    record(&y, &s, 9);
+    assert_true(y.end && y.n == 0);
+    s.o.start = (struct batch_cursor){.batch = -1};
+    struct batches *b;
+    assert_int_equal(try_open(&b, &s, NULL), HEED_EARG);
+}
+
+static void test_formats_give_equal_batches(void **state)
+{
+    (void)state;
+    char *text = some_pairs(300, 2);
+    size_t n;
+    unsigned char *data = gzip_of(text, strlen(text), &n);
+    put("ab.gz", data, n);
+    free(data);
+    data = xz_of(text, strlen(text), &n);
+    put("ab.xz", data, n);
+    free(data);
+    free(text);
+    struct source s = source("a", "b"), t;
+    record(&x, &s, 2);
+    static const char *const name[] = {"ab", "ab.gz", "ab.xz"};
+    for (int i = 0; i < 3; i++) {
+        t = source(name[i], NULL);
+        record(&y, &t, 2);
+        expect_equal(&x, &y);
+    }
+}
+
+static void test_counts(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t len;
+    FILE *f = open_memstream(&text, &len);
+    fprintf(f, "one\teins\r\n");              /* fine */
+    fprintf(f, "\t\n\n   \tleer\nempty\t\n"); /* four empty */
+    fprintf(f, "two\tzwei\tthird column\n");  /* fine */
+    fprintf(f, "bad \xff byte\tZiel\nnul \t");
+    fwrite("\0\n", 1, 2, f);                         /* two invalid, kept */
+    for (int i = 0; i < 1 << 20; i++) fputc('x', f); /* one line of a megabyte */
+    fprintf(f, "\tlong\nlong\t");
+    for (int i = 0; i < 300; i++) fprintf(f, "Wort%d ", i); /* and one of too many tokens */
+    fprintf(f, "\nlast\tohne Zeilenende");
+    fclose(f);
+    put("odd", text, len);
+    free(text);
+    struct source s = source("odd", NULL);
+    s.o.shuffle = false;
+    struct batches *b = open_stream(&s);
+    struct batch_counts c = batch_counted(b);
+    assert_int_equal(c.pairs, 5);
+    assert_int_equal(c.empty, 4);
+    assert_int_equal(c.longer, 2);
+    assert_int_equal(c.invalid, 2);
+    const struct packed *p;
+    struct batch_cursor after;
+    assert_int_equal(batch_next(b, &p, &after, NULL), HEED_OK);
+    assert_int_equal(p->n, 5);
+    char *tgt; /* no carriage return, no third column */
+    for (int i = 0; i < 2; i++) {
+        heed_decode(tok, p->tgt_in + p->tgt_off[i], (size_t)p->tgt_len[i], &tgt, &len, NULL);
+        assert_string_equal(tgt, i ? "zwei" : "eins");
+        free(tgt);
+    }
+    batch_free(b);
+}
+
+/* The counts are those of one epoch, however many were read. */
+static void test_counts_of_one_epoch(void **state)
+{
+    (void)state;
+    struct source s = source("ab", NULL);
+    s.o.pool_tokens = 700;
+    s.o.start = (struct batch_cursor){.pool = 2}; /* the first epoch that is complete is the next */
+    struct batches *b = open_stream(&s);
+    struct batch_cursor after = {0};
+    const struct packed *p;
+    while (after.epoch < 4 || after.pool < 2)
+        assert_int_equal(batch_next(b, &p, &after, NULL), HEED_OK);
+    assert_int_equal(batch_counted(b).pairs, 300);
+    batch_free(b);
+}
+
+static void test_long_sentences_are_dropped(void **state)
+{
+    (void)state;
+    struct source s = source("ab", NULL);
+    s.o.max_length = 12;
+    record(&x, &s, 1);
+    assert_in_range(x.pairs, 1, 299);
+    int by_length = x.pairs;
+    s.o.max_length = 100;
+    s.o.batch_tokens = 12; /* a sentence that fits into no batch goes the same way */
+    record(&x, &s, 1);
+    assert_int_equal(x.pairs, by_length);
+}
+
+static void test_several_files(void **state)
+{
+    (void)state;
+    const char *src[] = {at("a"), at("a")}, *tgt[] = {at("b"), at("b")};
+    struct batch_options o = source("a", "b").o;
+    o.corpus = (struct heed_corpus){src, tgt, 2};
+    struct batches *b;
+    assert_int_equal(batch_open(&b, &o, NULL), HEED_OK);
+    assert_int_equal(batch_counted(b).pairs, 600);
+    batch_free(b);
+}
+
+static void expect_error(struct source s, enum heed_status status, const char *words)
+{
+    struct heed_error err = {0};
+    struct batches *b = NULL;
+    assert_int_equal(try_open(&b, &s, &err), status);
+    assert_null(b);
+    if (!strstr(err.text, words)) fail_msg("\"%s\" lacks \"%s\"", err.text, words);
+}
+
+static void test_errors(void **state)
+{
+    (void)state;
+    expect_error(source("missing", NULL), HEED_EIO, "missing");
+    expect_error(source("a", "missing"), HEED_EIO, "missing");
+    char *text = some_pairs(299, 1);
+    put_text("short", text);
+    free(text);
+    expect_error(source("a", "short"), HEED_EFORMAT, "a has 300 lines, ");
+    expect_error(source("a", "short"), HEED_EFORMAT, "short ends after 299");
+    expect_error(source("short", "b"), HEED_EFORMAT, "b has 300 lines, ");
+    put_text("tabless", "one\teins\ntwo\tzwei\nthree drei\n");
+    expect_error(source("tabless", NULL), HEED_EFORMAT, "tabless, line 3: no tab");
+    put_text("empty", "");
+    expect_error(source("empty", NULL), HEED_EFORMAT, "empty is empty");
+    expect_error(source("a", "empty"), HEED_EFORMAT, "ends after 0");
+    put_text("blank", "\t\n \t \n");
+    expect_error(source("blank", NULL), HEED_EFORMAT, "no usable pair in");
+    struct source s = source("a", "b");
+    s.o.batch_tokens = 1;
+    expect_error(s, HEED_EARG, "batch_tokens is 1");
+    s = source("a", "b");
+    s.o.max_length = 2;
+    expect_error(s, HEED_EFORMAT, "300 are longer than 2 tokens");
+    struct batches *b;
+    struct batch_options o = source("a", "b").o;
+    assert_int_equal(batch_open(&b, &o, NULL), HEED_EARG);
+    batch_free(NULL);
+}
+
+/* In a corpus of several pools a fault is reported when it is reached, and from then on. */
+static void test_late_errors(void **state)
+{
+    (void)state;
+    char *text = some_pairs(300, 2);
+    size_t n;
+    unsigned char *gz = gzip_of(text, strlen(text), &n), *xz;
+    put("cut.gz", gz, n - 20);
+    xz = xz_of(text, strlen(text), &n);
+    put("cut.xz", xz, n - 20);
+    memcpy(strrchr(text, '\t'), " ", 1);
+    put_text("tabless", text);
+    free(text);
+    free(gz);
+    free(xz);
+    put_text("short", text = some_pairs(299, 1));
+    free(text);
+    struct source s[] = {source("cut.gz", NULL), source("cut.xz", NULL), source("tabless", NULL),
+                         source("a", "short")};
+    const char *const words[] = {"truncated", "truncated", "line 300: no tab", "ends after 299"};
+    for (int i = 0; i < 4; i++) {
+        expect_error(s[i], HEED_EFORMAT, words[i]);
+        s[i].o.pool_tokens = 300;
+        if (i == 1) continue; /* one block of xz: nothing comes out before its check sum */
+        struct batches *b = open_stream(&s[i]);
+        struct batch_cursor after;
+        const struct packed *p;
+        struct heed_error err = {0};
+        int got = 0;
+        while (!batch_next(b, &p, &after, &err)) got++;
+        assert_true(got > 3);
+        assert_non_null(strstr(err.text, words[i]));
+        err.text[0] = 0;
+        assert_int_equal(batch_next(b, &p, &after, &err), HEED_EFORMAT);
+        assert_non_null(strstr(err.text, words[i]));
+        batch_free(b);
+    }
+}
+
+static void test_free_while_the_thread_works(void **state)
+{
+    (void)state;
+    char *text = some_pairs(20000, 2);
+    put_text("many", text);
+    free(text);
+    struct source s = source("many", NULL);
+    s.o.pool_tokens = 20000;
+    struct batch_cursor after;
+    const struct packed *p;
+    for (int i = 0; i < 30; i++) {
+        struct batches *b = open_stream(&s);
+        for (int k = 0; k < i; k++) assert_int_equal(batch_next(b, &p, &after, NULL), HEED_OK);
+        batch_free(b);
+    }
+}
+
+/* More than one thread and more than one block: the result is the file in order. */
+static void test_blocks_and_threads(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t len;
+    FILE *f = open_memstream(&text, &len);
+    char *once = some_pairs(20000, 2);
+    for (int i = 0; i < 4; i++) fprintf(f, "%s", once);
+    fclose(f);
+    put("blocks", text, len);
+    free(text);
+    free(once);
+    struct source s = source("blocks", NULL);
+    s.o.shuffle = false;
+    s.o.batch_tokens = 4096;
+    struct batches *b = open_stream(&s);
+    struct batch_cursor after;
+    const struct packed *p;
+    uint64_t first[1000];
+    int n = 0;
+    while (!batch_next(b, &p, &after, NULL) && p) {
+        for (int i = 0; i < p->n; i++, n++) {
+            uint64_t h = pair_print(p, i);
+            if (n < 1000) first[n] = h;
+            if (n % 20000 < 1000) assert_true(h == first[n % 20000]);
+        }
+    }
+    assert_int_equal(n, 80000);
+    batch_free(b);
+}
+
+static void test_packed_make(void **state)
+{
+    (void)state;
+    int32_t a[] = {10, 11, 12}, c[] = {20};
+    struct heed_ids src[] = {{a, 3, 3}, {NULL, 0, 0}}, tgt[] = {{NULL, 0, 0}, {c, 1, 1}};
+    struct packed *p = packed_make(src, tgt, 2, tokenizer_bos(tok), tokenizer_eos(tok), NULL);
+    assert_non_null(p);
+    check_packed(p, 100);
+    assert_int_equal(p->n, 2);
+    assert_int_equal(p->rows_src, 5);
+    assert_int_equal(p->rows_tgt, 3);
+    assert_int_equal(p->max_src, 4);
+    assert_memory_equal(p->src, a, sizeof a);
+    assert_int_equal(p->tgt_out[1], 20);
+    packed_free(p);
+    p = packed_make(src, NULL, 2, 1, 2, NULL);
+    assert_int_equal(p->rows_tgt, 0);
+    assert_int_equal(p->tgt_off[2], 0);
+    check_side(p->src_off, p->src_len, p->src_pos, p->n, p->rows_src, p->max_src);
+    packed_free(p);
+    p = packed_make(NULL, NULL, 0, 1, 2, NULL);
+    assert_int_equal(p->n, 0);
+    assert_int_equal(p->src_off[0], 0);
+    packed_free(p);
+    packed_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_file_order),
+        cmocka_unit_test(test_every_pair_once_an_epoch),
+        cmocka_unit_test(test_order_depends_on_seed_and_epoch_alone),
+        cmocka_unit_test(test_buckets),
+        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_cursor_behind_the_end),
+        cmocka_unit_test(test_formats_give_equal_batches),
+        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_counts_of_one_epoch),
+        cmocka_unit_test(test_long_sentences_are_dropped),
+        cmocka_unit_test(test_several_files),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_late_errors),
+        cmocka_unit_test(test_free_while_the_thread_works),
+        cmocka_unit_test(test_blocks_and_threads),
+        cmocka_unit_test(test_packed_make),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

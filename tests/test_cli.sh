@@ -1,0 +1,174 @@
+#!/bin/sh
+# test_cli.sh - the program as a user types it: help, mistakes, exit codes, scores.
+#
+# usage: test_cli.sh PROGRAM
+set -u
+heed=${1:?usage: test_cli.sh PROGRAM}
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failures=0
+
+# run ARGUMENTS...: the program with standard input from $dir/in, if there is one; what it printed
+# is in $dir/out and $dir/err, its exit code in $code
+run() {
+    [ -f "$dir/in" ] || : >"$dir/in"
+    "$heed" "$@" <"$dir/in" >"$dir/out" 2>"$dir/err"
+    code=$?
+    command="heed $*"
+}
+
+complain() {
+    echo "$command: $1"
+    sed 's/^/    stdout: /' "$dir/out"
+    sed 's/^/    stderr: /' "$dir/err"
+    failures=$((failures + 1))
+}
+
+# expect CODE [STREAM PATTERN]: of the last run
+expect() {
+    if [ "$code" != "$1" ]; then
+        complain "exit code $code, expected $1"
+    elif [ $# = 3 ] && ! grep -Eq -- "$3" "$dir/$2"; then
+        complain "no '$3' in std$2"
+    elif [ "$code" != 0 ] && { [ "$(wc -l <"$dir/err")" != 1 ] || ! grep -q '^heed: ' "$dir/err"; }
+    then
+        complain "expected one sentence on stderr that starts with 'heed: '"
+    fi
+}
+
+commands='vocab train translate score average'
+
+# ---- help and version ----
+
+run --version
+expect 0 out '^heed [0-9]+\.[0-9]+\.[0-9]+$'
+run --help
+for c in $commands; do expect 0 out "^  $c  "; done
+run help
+expect 0 out '^example:'
+for c in $commands; do
+    run "$c" --help
+    expect 0 out '^example:'
+    expect 0 out "^  heed .*$c"
+    cp "$dir/out" "$dir/help"
+    run help "$c"
+    expect 0
+    cmp -s "$dir/out" "$dir/help" || complain "differs from heed $c --help"
+done
+
+# ---- mistakes in the command and its options ----
+
+run
+expect 2 err 'no command'
+run trian
+expect 2 err 'no command trian; did you mean train\?'
+run xyzzy
+expect 2 err 'no command xyzzy; see heed --help'
+run help trainslate
+expect 2 err 'did you mean translate\?'
+run train --stepz 5
+expect 2 err 'no option --stepz; did you mean --steps\?'
+run train --batch=5
+expect 2 err 'no option --batch; did you mean --batch-tokens\?'
+run train --xyzzy
+expect 2 err 'no option --xyzzy; see heed train --help'
+run score -x
+expect 2 err 'no option -x'
+run train --steps
+expect 2 err '--steps needs a value \(N\), found nothing'
+run train --vocab --out x
+expect 2 err '--vocab needs a value \(FILE\), found --out'
+run train --steps 12x
+expect 2 err "--steps is '12x', expected a whole number from 1 to"
+run train --steps=0
+expect 2 err "--steps is '0', expected a whole number from 1 to"
+run train --threads 99999999999999999999
+expect 2 err "--threads is '99999999999999999999', expected a whole number from 0 to 4096"
+run train --dropout 1.5
+expect 2 err "--dropout is '1.5', expected a number from 0 to 0.99"
+run train --dropout nan
+expect 2 err "--dropout is 'nan', expected a number"
+run train --preset huge
+expect 2 err "--preset is 'huge', expected one of tiny\|small\|base\|big"
+run train --resume=yes
+expect 2 err "--resume takes no value, found 'yes'"
+run train --vocab v
+expect 2 err 'train needs --out DIR'
+run train --vocab v --out o
+expect 2 err 'train needs --pairs FILE, or --src FILE and --tgt FILE'
+run train --vocab v --out o --pairs p --src s --tgt t
+expect 2 err '--pairs and --src exclude each other'
+run train --vocab v --out o --src s --src s --tgt t
+expect 2 err '--src is given 2 times and --tgt 1 times'
+run train --vocab v --out o --pairs p --valid-src s
+expect 2 err '--valid-src is given 1 times and --valid-tgt 0 times'
+run vocab --size 100 --out "$dir/v"
+expect 2 err 'vocab needs at least 1 TEXT file'
+run translate
+expect 2 err 'translate needs --model DIR'
+run score --ref x y
+expect 2 err "score takes options only, found 'y'"
+run average --out x
+expect 2 err 'average needs at least 1 CHECKPOINT'
+
+# ---- files that are not there ----
+
+run vocab --size 500 --out "$dir/v" "$dir/missing.txt"
+expect 1 err 'missing\.txt'
+run train --pairs "$dir/missing.tsv" --vocab "$dir/missing.model" --out "$dir/m" --preset tiny
+expect 1 err 'missing\.'
+run translate --model "$dir/missing" hello
+expect 1 err 'missing'
+run translate --model "$dir/missing" --device abacus hello
+expect 1 err 'abacus'
+run score --ref "$dir/missing.txt"
+expect 1 err 'cannot open .*missing\.txt: No such file'
+run score --ref "$dir"
+expect 1 err 'cannot read: Is a directory'
+run average --out "$dir/a" "$dir/missing"
+expect 1 err 'missing'
+
+# ---- scores, as sacreBLEU 2 computes them ----
+
+printf 'The dog runs over the green field.\nA little cat sleeps on the red mat.\n' >"$dir/ref"
+printf 'The dog runs across the green field.\nA small cat sleeps on the mat.' >"$dir/in"
+run score --ref "$dir/ref"
+expect 0 out '^BLEU 43\.71  87\.5/64\.3/41\.7/20\.0  BP 0\.939  \(hyp 16, ref 17\)  nrefs:1\|case:mixed'
+expect 0 out '^chrF 64\.48  '
+run score --ref "$dir/ref" --json
+expect 0 out '"score": 43\.71'
+printf 'The dog runs across the green field.\r\nA small cat sleeps on the mat.\r\n' >"$dir/in"
+run score --ref "$dir/ref" --tokenize=13a
+expect 0 out '^BLEU 43\.71 '
+printf '我很喜欢吃苹果。\n' >"$dir/ref.zh"
+printf '我喜欢吃苹果。\n' >"$dir/in"
+run score --ref "$dir/ref.zh" --tokenize zh
+expect 0 out '^BLEU 72\.90 '
+echo 'one line' >"$dir/in"
+run score --ref "$dir/ref"
+expect 1 err 'standard input has 1 lines, .*ref has 2'
+run score --ref "$dir/ref" --tokenize martian
+expect 2 err "--tokenize is 'martian', expected one of 13a"
+: >"$dir/in"
+: >"$dir/empty"
+run score --ref "$dir/empty"
+expect 1 err 'nothing to score'
+
+# ---- output that cannot be written ----
+
+command='heed --help >/dev/full'
+"$heed" --help >/dev/full 2>"$dir/err"
+code=$?
+: >"$dir/out"
+expect 1 err 'cannot write to standard output: No space left'
+command='heed --help >&-'
+"$heed" --help >&- 2>"$dir/err"
+code=$?
+expect 1 err 'cannot write to standard output'
+command='heed --help | true'
+{ sleep 0.1; "$heed" --help 2>"$dir/err"; echo $? >"$dir/code"; } | true
+code=$(cat "$dir/code")
+expect 1 err 'cannot write to standard output: Broken pipe'
+
+[ "$failures" = 0 ] || echo "$failures failures"
+[ "$failures" = 0 ]

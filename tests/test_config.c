@@ -1,0 +1,281 @@
+/*
+ * test_config.c - presets, the checks, and config.json there and back.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/random.h"
+#include "model/config.h"
+
+#define assert_says(err, words)                                                                    \
+    do {                                                                                           \
+        if (!strstr((err).text, words))                                                            \
+            fail_msg("the sentence \"%s\" lacks \"%s\"", (err).text, words);                       \
+    } while (0)
+
+static struct heed_config preset(const char *name)
+{
+    struct heed_config c;
+    struct heed_error err;
+    assert_int_equal(heed_config_preset(&c, name, &err), HEED_OK);
+    assert_int_equal(c.vocab_size, 0);
+    c.vocab_size = 8000;
+    return c;
+}
+
+static void test_presets(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        struct heed_config want;
+    } table[] = {
+        {"tiny", {128, 256, 4, 4, 4, 8000, 512, 0.1f, 0.1f, 0.1f}},
+        {"small", {256, 1024, 4, 3, 3, 8000, 512, 0.1f, 0.1f, 0.1f}},
+        {"base", {512, 2048, 8, 6, 6, 8000, 512, 0.1f, 0.1f, 0.1f}},
+        {"big", {1024, 4096, 16, 6, 6, 8000, 512, 0.3f, 0.1f, 0.1f}},
+    };
+    struct heed_error err;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct heed_config c = preset(table[i].name);
+        assert_int_equal(config_same(&c, &table[i].want, "x", &err), HEED_OK);
+        assert_int_equal(config_check(&c, &err), HEED_OK);
+    }
+    struct heed_config c = preset("tiny");
+    assert_int_equal(heed_config_preset(&c, "huge", &err), HEED_EARG);
+    assert_string_equal(err.text, "preset is \"huge\", expected tiny, small, base or big");
+    assert_int_equal(c.d_model, 128);
+}
+
+static void test_text(void **state)
+{
+    (void)state;
+    struct heed_config c = preset("big");
+    c.attention_dropout = 0.1234567f; /* nine digits would be 0.123456702 */
+    c.ff_dropout = 0;
+    char *text = config_format(&c);
+    assert_string_equal(text, "{\n"
+                              "  \"model_type\": \"heed\",\n"
+                              "  \"d_model\": 1024,\n"
+                              "  \"d_ff\": 4096,\n"
+                              "  \"heads\": 16,\n"
+                              "  \"encoder_layers\": 6,\n"
+                              "  \"decoder_layers\": 6,\n"
+                              "  \"vocab_size\": 8000,\n"
+                              "  \"max_length\": 512,\n"
+                              "  \"dropout\": 0.3,\n"
+                              "  \"attention_dropout\": 0.1234567,\n"
+                              "  \"ff_dropout\": 0.0\n"
+                              "}\n");
+    free(text);
+}
+
+static void assert_survives(float rate)
+{
+    struct heed_config c = preset("base"), back;
+    struct heed_error err = {0};
+    c.dropout = rate;
+    char *text = config_format(&c);
+    assert_int_equal(config_parse(&back, text, strlen(text), "x", &err), HEED_OK);
+    assert_memory_equal(&back.dropout, &rate, sizeof rate);
+    assert_int_equal(config_same(&back, &c, "x", &err), HEED_OK);
+    free(text);
+}
+
+static void test_rates_survive(void **state)
+{
+    (void)state;
+    uint64_t seed = 7;
+    assert_survives(0);
+    assert_survives(nextafterf(1, 0));
+    assert_survives(0x1p-149f);
+    assert_survives(1.0f / 3);
+    for (int i = 0; i < 2000; i++) {
+        /* any bit pattern below that of 1.0 */
+        uint32_t bits = (uint32_t)random_below(&seed, 0x3f800000);
+        float rate;
+        memcpy(&rate, &bits, sizeof rate);
+        assert_survives(rate);
+    }
+}
+
+/* A program that speaks German writes commas; files do not. Skipped where no such locale is. */
+static void test_locale(void **state)
+{
+    (void)state;
+    if (!setlocale(LC_NUMERIC, "de_DE.UTF-8")) skip();
+    struct heed_config c = preset("base");
+    char *text = config_format(&c);
+    assert_non_null(strstr(text, "\"dropout\": 0.1,"));
+    free(text);
+    assert_survives(0.15f);
+    setlocale(LC_NUMERIC, "C");
+}
+
+/* The text of a good config with one piece of it replaced. */
+static enum heed_status parse_with(const char *old, const char *new, struct heed_config *out,
+                                   struct heed_error *err)
+{
+    struct heed_config c = preset("base");
+    char *text = config_format(&c), changed[1024];
+    char *at = strstr(text, old);
+    assert_non_null(at);
+    snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, new, at + strlen(old));
+    free(text);
+    return config_parse(out, changed, strlen(changed), "dir/config.json", err);
+}
+
+static void test_parse_refuses(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *old, *new, *words;
+    } table[] = {
+        {"{", "", "not valid JSON"},
+        {"\"heads\": 8,", "\"heads\": 8, \"heads\": 8,", "duplicate"},
+        {"\"heed\"", "\"marian\"", "\"model_type\" is \"marian\", expected \"heed\""},
+        {"\"heed\"", "3", "key \"model_type\" is missing or not a string"},
+        {"\"heads\": 8,", "", "key \"heads\" is missing"},
+        {"\"heads\": 8", "\"heads\": \"8\"", "\"heads\" is not a whole number"},
+        {"\"heads\": 8", "\"heads\": 8.0", "\"heads\" is not a whole number"},
+        {"\"heads\": 8", "\"heads\": 0", "heads is 0, expected 1 to 1024"},
+        {"\"heads\": 8", "\"heads\": 7", "d_model is 512, expected a multiple of the 7 heads"},
+        {"\"d_model\": 512", "\"d_model\": 4294967808", "d_model is 4294967808, expected 1 to"},
+        {"\"d_model\": 512", "\"d_model\": 9223372036854775808", "not valid JSON"},
+        {"\"dropout\": 0.1", "\"dropout\": null", "\"dropout\" is not a number"},
+        {"\"dropout\": 0.1", "\"dropout\": 1", "dropout is 1, expected at least 0"},
+        {"\"dropout\": 0.1", "\"dropout\": 0.99999999999", "dropout is 1, expected at least 0"},
+        {"\"dropout\": 0.1", "\"dropout\": 1e300", "dropout is 1e+300, expected at least 0"},
+        {"\"dropout\": 0.1", "\"dropout\": -0.1", "dropout is -0.1, expected at least 0"},
+        {"8000", "16777217", "vocab_size is 16777217, expected 1 to 16777216"},
+        {"8000", "4194304", "vocab_size times d_model is 2147483648"},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct heed_config c = {.d_model = 5};
+        struct heed_error err = {0};
+        assert_int_equal(parse_with(table[i].old, table[i].new, &c, &err), HEED_EFORMAT);
+        assert_says(err, "dir/config.json");
+        assert_says(err, table[i].words);
+        assert_int_equal(c.d_model, 5);
+    }
+}
+
+static void test_parse_allows(void **state)
+{
+    (void)state;
+    struct heed_config c;
+    struct heed_error err;
+    assert_int_equal(parse_with("\"heads\"", "\"new\": [1], \"heads\"", &c, &err), HEED_OK);
+    assert_int_equal(parse_with("\"dropout\": 0.1", "\"dropout\": 0", &c, &err), HEED_OK);
+    assert_true(c.dropout == 0);
+    assert_int_equal(parse_with("8000", "4194303", &c, &err), HEED_OK);
+}
+
+static void test_check_refuses(void **state)
+{
+    (void)state;
+    struct heed_error err;
+    struct heed_config c = preset("base");
+    c.vocab_size = 0;
+    assert_int_equal(config_check(&c, &err), HEED_EARG);
+    assert_string_equal(err.text, "vocab_size is 0, expected 1 to 16777216");
+    c = preset("base");
+    c.d_model = 15;
+    c.heads = 5;
+    assert_int_equal(config_check(&c, &err), HEED_EARG);
+    assert_says(err, "d_model is 15, expected an even number");
+    c = preset("base");
+    c.attention_dropout = NAN;
+    assert_int_equal(config_check(&c, &err), HEED_EARG);
+    assert_says(err, "attention_dropout is nan");
+    c = preset("base");
+    c.max_length = 1 << 20;
+    c.d_model = 2048;
+    assert_int_equal(config_check(&c, &err), HEED_EARG);
+    assert_says(err, "max_length times d_model is 2147483648");
+    assert_int_equal(config_check(&c, NULL), HEED_EARG);
+}
+
+static void test_same(void **state)
+{
+    (void)state;
+    struct heed_error err;
+    struct heed_config a = preset("base"), b = preset("base");
+    b.vocab_size = 9;
+    b.dropout = 0.25f;
+    assert_int_equal(config_same(&a, &b, "m/config.json", &err), HEED_EFORMAT);
+    assert_string_equal(err.text, "m/config.json: vocab_size is 8000, expected 9");
+    a.vocab_size = 9;
+    assert_int_equal(config_same(&a, &b, "m/config.json", &err), HEED_EFORMAT);
+    assert_string_equal(err.text, "m/config.json: dropout is 0.1, expected 0.25");
+}
+
+static void test_load(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/heed-config-XXXXXX", path[64];
+    struct heed_error err;
+    struct heed_config c = preset("small"), back;
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(file_join(path, sizeof path, dir, "config.json", &err), HEED_OK);
+    assert_int_equal(config_load(&back, path, &err), HEED_EIO);
+    assert_says(err, path);
+
+    char *text = config_format(&c);
+    assert_int_equal(file_write(path, &(struct file_part){text, strlen(text)}, 1, &err), HEED_OK);
+    free(text);
+    assert_int_equal(config_load(&back, path, &err), HEED_OK);
+    assert_int_equal(config_same(&back, &c, path, &err), HEED_OK);
+
+    assert_int_equal(truncate(path, (1 << 20) + 1), 0);
+    assert_int_equal(config_load(&back, path, &err), HEED_EFORMAT);
+    assert_says(err, "has 1048577 bytes, expected at most 1048576");
+    assert_int_equal(file_remove_dir(dir, &err), HEED_OK);
+}
+
+/* Whatever the bytes, the parser answers, and what it accepts passes the check. */
+static void test_mutations(void **state)
+{
+    (void)state;
+    static const char spice[] = "0123456789-{}[]\":,e. ";
+    struct heed_config c = preset("base"), back;
+    struct heed_error err;
+    char *good = config_format(&c), bytes[512];
+    size_t len = strlen(good);
+    assert_true(len < sizeof bytes);
+    uint64_t seed = 3;
+    for (int round = 0; round < 20000; round++) {
+        memcpy(bytes, good, len);
+        for (uint64_t k = random_below(&seed, 3) + 1; k; k--)
+            bytes[random_below(&seed, len)] = random_below(&seed, 4)
+                                                  ? spice[random_below(&seed, sizeof spice - 1)]
+                                                  : (char)random_next(&seed);
+        if (config_parse(&back, bytes, len, "x", &err) == HEED_OK)
+            assert_int_equal(config_check(&back, &err), HEED_OK);
+    }
+    free(good);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_presets),       cmocka_unit_test(test_text),
+        cmocka_unit_test(test_rates_survive), cmocka_unit_test(test_locale),
+        cmocka_unit_test(test_parse_refuses), cmocka_unit_test(test_parse_allows),
+        cmocka_unit_test(test_check_refuses), cmocka_unit_test(test_same),
+        cmocka_unit_test(test_load),          cmocka_unit_test(test_mutations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,164 @@
+/*
+ * test_gradients.c - the hand-written backward pass, in double on the reference backend.
+ *
+ * Four invariants; each catches a fault that the others miss:
+ *   finite differences, with dropout on      a wrong derivative
+ *   backward twice adds exactly twice        a gradient that is cleared instead of added to
+ *   packed equals the sum of singles         a sentence that sees its neighbour
+ *   later tokens change no earlier logit     a mask that lets the future in, in both passes
+ * And positions matter: the same words in another order are another sentence.
+ */
+#include <math.h>
+
+#include "toy.h"
+
+static const int src_len[] = {4, 1, 7, 3}, tgt_len[] = {3, 5, 1, 6};
+enum { N = 4 };
+
+static const struct loss_options with_dropout = {
+    .label_smoothing = 0.1f, .backward = true, .dropout = true, .seed = 42};
+
+static double loss_of(struct toy *t, const struct toy_batch *b, struct loss_options o)
+{
+    struct heed_error err = {0};
+    struct loss l = {0};
+    assert_int_equal(run_loss(t->run, &b->packed, &o, &l, &err), HEED_OK);
+    return l.smoothed;
+}
+
+static void zero_grad(struct toy *t)
+{
+    memset(t->run->grad.p, 0, t->p->n * sizeof(double));
+}
+
+static void test_finite_differences(void **state)
+{
+    (void)state;
+    struct toy t;
+    struct toy_batch b;
+    toy_open(&t, "ref", &toy_config, precision_f64, true);
+    toy_batch(&b, N, src_len, tgt_len, toy_config.vocab_size, 3);
+    zero_grad(&t);
+    loss_of(&t, &b, with_dropout);
+    struct loss_options forward = with_dropout;
+    forward.backward = false;
+    double *p = t.p->master.p, *g = t.run->grad.p, worst = 0, eps = 1e-6;
+    for (size_t i = 0; i < t.p->n; i++) {
+        double at = p[i];
+        p[i] = at + eps;
+        double up = loss_of(&t, &b, forward);
+        p[i] = at - eps;
+        double down = loss_of(&t, &b, forward);
+        p[i] = at;
+        double want = (up - down) / (2 * eps), off = fabs(want - g[i]) / fmax(1, fabs(want));
+        if (off > worst || isnan(off)) worst = off;
+    }
+    if (!(worst < 1e-6)) fail_msg("worst gradient error %g over %zu parameters", worst, t.p->n);
+    toy_close(&t);
+}
+
+static void test_backward_twice(void **state)
+{
+    (void)state;
+    struct toy t;
+    struct toy_batch b;
+    toy_open(&t, "ref", &toy_config, precision_f64, true);
+    toy_batch(&b, N, src_len, tgt_len, toy_config.vocab_size, 3);
+    zero_grad(&t);
+    loss_of(&t, &b, with_dropout);
+    double *g = t.run->grad.p, *once = malloc(t.p->n * sizeof *once), worst = 0;
+    assert_non_null(once);
+    memcpy(once, g, t.p->n * sizeof *once);
+    loss_of(&t, &b, with_dropout);
+    for (size_t i = 0; i < t.p->n; i++)
+        worst = fmax(worst, fabs(g[i] - 2 * once[i]) / fmax(1, fabs(once[i])));
+    if (!(worst < 1e-12)) fail_msg("worst |g2 - 2 g1| %g", worst);
+    free(once);
+    toy_close(&t);
+}
+
+static void test_packed_is_sum_of_singles(void **state)
+{
+    (void)state;
+    struct toy t;
+    struct toy_batch b, one;
+    struct loss_options o = with_dropout;
+    o.dropout = false;
+    toy_open(&t, "ref", &toy_config, precision_f64, true);
+    toy_batch(&b, N, src_len, tgt_len, toy_config.vocab_size, 3);
+    zero_grad(&t);
+    double packed = loss_of(&t, &b, o), singles = 0, worst = 0;
+    double *g = t.run->grad.p, *want = malloc(t.p->n * sizeof *want);
+    assert_non_null(want);
+    memcpy(want, g, t.p->n * sizeof *want);
+    zero_grad(&t);
+    for (int i = 0; i < N; i++) {
+        toy_single(&one, &b, i);
+        singles += loss_of(&t, &one, o);
+    }
+    for (size_t i = 0; i < t.p->n; i++) worst = fmax(worst, fabs(g[i] - want[i]));
+    if (!(fabs(packed - singles) < 1e-10)) fail_msg("packed %.15g, singles %.15g", packed, singles);
+    if (!(worst < 1e-10)) fail_msg("worst gradient difference %g", worst);
+    free(want);
+    toy_close(&t);
+}
+
+static void test_no_future(void **state)
+{
+    (void)state;
+    struct toy t;
+    struct toy_batch b;
+    struct heed_error err = {0};
+    int s = 5, n = 6, vocab = toy_config.vocab_size;
+    double base[6 * 11], other[6 * 11];
+    toy_open(&t, "ref", &toy_config, precision_f64, true);
+    toy_batch(&b, 1, &s, &n, vocab, 3);
+    assert_int_equal(run_logits(t.run, &b.packed, base, &err), HEED_OK);
+    for (int changed = 1; changed < n; changed++) {
+        int32_t keep = b.tgt_in[changed];
+        b.tgt_in[changed] = keep == 5 ? 6 : 5;
+        assert_int_equal(run_logits(t.run, &b.packed, other, &err), HEED_OK);
+        b.tgt_in[changed] = keep;
+        assert_memory_equal(base, other, changed * vocab * sizeof *base);
+        assert_memory_not_equal(base + changed * vocab, other + changed * vocab,
+                                vocab * sizeof *base);
+    }
+    toy_close(&t);
+}
+
+static void test_positions_matter(void **state)
+{
+    (void)state;
+    struct toy t;
+    struct toy_batch b;
+    struct heed_error err = {0};
+    int s = 4, n = 1, vocab = toy_config.vocab_size;
+    double base[11], swapped[11];
+    toy_open(&t, "ref", &toy_config, precision_f64, true);
+    toy_batch(&b, 1, &s, &n, vocab, 3);
+    b.src[0] = 3, b.src[1] = 4, b.src[2] = 5;
+    assert_int_equal(run_logits(t.run, &b.packed, base, &err), HEED_OK);
+    b.src[0] = 5, b.src[2] = 3;
+    assert_int_equal(run_logits(t.run, &b.packed, swapped, &err), HEED_OK);
+    double far = 0, near = 0;
+    for (int i = 0; i < vocab; i++) far = fmax(far, fabs(base[i] - swapped[i]));
+    assert_true(far > 1e-6);
+    /* Without positions the words are a bag: attention cannot tell the two apart. */
+    memset(t.p->position.p, 0, (size_t)toy_config.max_length * toy_config.d_model * sizeof(double));
+    assert_int_equal(run_logits(t.run, &b.packed, swapped, &err), HEED_OK);
+    b.src[0] = 3, b.src[2] = 5;
+    assert_int_equal(run_logits(t.run, &b.packed, base, &err), HEED_OK);
+    for (int i = 0; i < vocab; i++) near = fmax(near, fabs(base[i] - swapped[i]));
+    assert_true(near < 1e-12);
+    toy_close(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_finite_differences),       cmocka_unit_test(test_backward_twice),
+        cmocka_unit_test(test_packed_is_sum_of_singles), cmocka_unit_test(test_no_future),
+        cmocka_unit_test(test_positions_matter),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

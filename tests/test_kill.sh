@@ -1,0 +1,54 @@
+#!/bin/bash
+# test_kill.sh - a run that is killed with -9 at random moments ends in the same bytes as one that
+# was left alone.
+#
+# usage: test_kill.sh PROGRAM [KILLS]
+set -eu
+heed=${1:?usage: test_kill.sh PROGRAM [KILLS]}
+kills=${2:-20}
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+awk 'BEGIN { srand(1); for (i = 0; i < 500; i++) { s = ""; n = 2 + int(rand() * 8);
+    for (j = 0; j < n; j++) s = s (j ? " " : "") substr("abcdefghij", 1 + int(rand() * 10), 1);
+    print s "\t" s } }' >"$dir/pairs.tsv"
+"$heed" vocab --size 275 --out "$dir/vocab.model" --quiet "$dir/pairs.tsv"
+
+# train DIRECTORY STEPS: the same run, to a given step
+train() {
+    "$heed" train --pairs "$dir/pairs.tsv" --vocab "$dir/vocab.model" --preset tiny --d-model 32 \
+        --heads 2 --d-ff 64 --encoder-layers 1 --decoder-layers 1 --batch-tokens 256 --warmup 100 \
+        --save-every 3 --keep 2 --seed 7 --threads 2 --resume --quiet --out "$1" --steps "$2"
+}
+
+newest() {
+    ls "$dir/killed/checkpoints" 2>/dev/null | sed -n 's/^step-0*\([0-9]*\)$/\1/p' | tail -n 1
+}
+
+done_kills=0
+while [ "$done_kills" -lt "$kills" ]; do
+    train "$dir/killed" 1000000 &
+    pid=$!
+    sleep "0.$((RANDOM % 6 + 1))$((RANDOM % 10))"
+    if kill -9 "$pid" 2>/dev/null; then done_kills=$((done_kills + 1)); fi
+    wait "$pid" 2>/dev/null || true
+done
+
+step=$(newest)
+if [ -z "$step" ]; then
+    echo "no checkpoint after $kills kills: the runs never got going"
+    exit 1
+fi
+last=$((step + 5))
+train "$dir/killed" "$last"
+train "$dir/whole" "$last"
+cmp "$dir/killed/model.safetensors" "$dir/whole/model.safetensors"
+if ls "$dir"/killed/checkpoints/*.tmp >/dev/null 2>&1; then
+    echo "half-written checkpoints were left behind"
+    exit 1
+fi
+# the log tells of one run: every step once, in order
+grep '"event":"step"' "$dir/killed/log.jsonl" | sed 's/.*"step":\([0-9]*\).*/\1/' |
+    awk '$1 != NR { print "log.jsonl: line " NR " is of step " $1; exit 1 }
+        END { if (NR != '"$last"') { print "log.jsonl has " NR " steps"; exit 1 } }'
+echo "killed $kills times, $last steps: the same bytes"

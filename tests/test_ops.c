@@ -1,0 +1,473 @@
+/*
+ * test_ops.c - every op of the CPU backend, on every ISA of this machine, for 1, 2 and 5 threads,
+ * in f32 and bf16, against the reference; then the model on top: cpu = ref, cached = recomputed.
+ *
+ * How a trial works is told in trial.h. Here each op has a plan that names its matrices and a call
+ * that passes them on in that order; the table at the end says which shapes and flags are tried.
+ */
+#include "trial.h"
+
+/* ---- embed ---- */
+
+enum { VOCAB = 37, POSITIONS = 50 };
+
+static void draw_ids(struct trial *t)
+{
+    assert_true(2 * t->rows <= INTS);
+    for (int i = 0; i < t->rows; i++) {
+        t->ints[i] = (int32_t)random_below(&t->random, VOCAB);
+        t->ints[t->rows + i] = (int32_t)random_below(&t->random, POSITIONS);
+    }
+}
+
+static void plan_embed(struct trial *t)
+{
+    draw_ids(t);
+    act(t, OUT, "y", t->rows, t->cols, t->act);
+    par(t, IN, "e", VOCAB, t->cols, t->act);
+    par(t, IN, "position", POSITIONS, t->cols, TYPE_F32);
+}
+static void call_embed(struct backend *be, const struct trial *t, const struct mat *m,
+                       const int32_t *ints)
+{
+    be->op->embed(be, m[0], ints, ints + t->rows, m[1], m[2], t->drop);
+}
+
+static void plan_embed_bwd(struct trial *t)
+{
+    draw_ids(t);
+    par(t, ADD, "de", VOCAB, t->cols, TYPE_F32);
+    act(t, IN, "dy", t->rows, t->cols, t->act);
+}
+static void call_embed_bwd(struct backend *be, const struct trial *t, const struct mat *m,
+                           const int32_t *ints)
+{
+    be->op->embed_bwd(be, m[0], ints, m[1], t->drop);
+}
+
+/* ---- linear ---- */
+
+static enum activation activation_of(const struct trial *t)
+{
+    return t->flags & RELU ? ACT_RELU : ACT_NONE;
+}
+
+static void plan_linear(struct trial *t)
+{
+    act(t, OUT, "y", t->rows, t->out, t->act);
+    act(t, IN, "x", t->rows, t->cols, t->act);
+    par(t, IN, "w", t->out, t->cols, t->act);
+    t->flags &BIAS ? par(t, IN, "b", 1, t->out, TYPE_F32) : absent(t);
+}
+static void call_linear(struct backend *be, const struct trial *t, const struct mat *m,
+                        const int32_t *ints)
+{
+    (void)ints;
+    be->op->linear(be, m[0], m[1], m[2], m[3], activation_of(t), t->drop);
+}
+
+static void plan_linear_bwd(struct trial *t)
+{
+    enum role dx = t->flags & BETA ? ADD : OUT;
+    t->flags &NODX ? absent(t) : act(t, dx, "dx", t->rows, t->cols, t->act);
+    par(t, ADD, "dw", t->out, t->cols, TYPE_F32);
+    t->flags &BIAS ? par(t, ADD, "db", 1, t->out, TYPE_F32) : absent(t);
+    act(t, ADD, "dy", t->rows, t->out, t->act);
+    like_device(t);
+    t->flags &RELU ? act(t, IN, "y", t->rows, t->out, t->act) : absent(t);
+    act(t, IN, "x", t->rows, t->cols, t->act);
+    par(t, IN, "w", t->out, t->cols, t->act);
+}
+/* What is zero in y must agree with the mask. */
+static void prepare_linear_bwd(struct backend *ref, const struct trial *t, const struct mat *m)
+{
+    if (m[4].p) ref->op->linear(ref, m[4], m[5], m[6], (struct mat){0}, ACT_RELU, t->drop);
+}
+static void call_linear_bwd(struct backend *be, const struct trial *t, const struct mat *m,
+                            const int32_t *ints)
+{
+    (void)ints;
+    be->op->linear_bwd(be, m[0], t->flags & BETA ? 1 : 0, m[1], m[2], m[3], m[4], m[5], m[6],
+                       activation_of(t), t->drop);
+}
+
+/* ---- attention: cols is the width of a head, out the number of heads ---- */
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* Cuts the rows into sentences: q at ints[0], k and klen behind it. With keys of their own there
+ * are gaps between them, one sentence asks nothing, and (forward) two share their keys, as beams
+ * do. Returns the rows of the keys. */
+static int plan_seqs(struct trial *t, bool share)
+{
+    static const int length[] = {5, 1, 9, 2, 40, 300};
+    enum { MOST = 8 };
+    struct seqs *s = &t->seqs;
+    int32_t *q = t->ints, *k = q + MOST + 1, *klen = k + MOST, keys = 0;
+    *s = (struct seqs){.causal = t->flags & CAUSAL};
+    for (int i = 0; q[s->n] < t->rows; i++, s->n++) {
+        bool cross = t->flags & CROSS, asks_nothing = cross && i == 1;
+        int nq = asks_nothing ? 0 : least(length[i], t->rows - q[i]);
+        q[i + 1] = q[i] + nq;
+        k[i] = keys;
+        klen[i] = cross ? (s->causal ? nq : 1) + i * 5 % 7 : nq;
+        keys += klen[i] + cross;
+        if (cross && share && i == 3) k[3] = k[2], klen[3] = klen[2];
+        s->max_q = nq > s->max_q ? nq : s->max_q;
+        s->max_k = klen[i] > s->max_k ? klen[i] : s->max_k;
+    }
+    return keys;
+}
+
+static struct attention attention_of(const struct trial *t, const struct mat *m,
+                                     const int32_t *ints)
+{
+    struct attention a = {m[0], m[1], m[2], m[3], m[4], t->out, t->seqs, t->drop};
+    a.seqs.q = ints, a.seqs.k = ints + 9, a.seqs.klen = ints + 17;
+    return a;
+}
+
+static void plan_attention(struct trial *t, enum role role, bool share)
+{
+    int keys = plan_seqs(t, share), dk = t->cols * t->out;
+    int dv = t->rows == 16 ? (t->cols + 3) * t->out : dk;
+    act(t, IN, "q", t->rows, dk, t->act);
+    act(t, IN, "k", keys, dk, t->act);
+    act(t, IN, "v", keys, dv, t->act);
+    act(t, role, "o", t->rows, dv, t->act);
+    act(t, role, "lse", t->rows, t->out, TYPE_F32);
+}
+static void plan_attend(struct trial *t)
+{
+    plan_attention(t, OUT, true);
+}
+static void call_attend(struct backend *be, const struct trial *t, const struct mat *m,
+                        const int32_t *ints)
+{
+    struct attention a = attention_of(t, m, ints);
+    be->op->attend(be, &a);
+}
+
+static void plan_attend_bwd(struct trial *t)
+{
+    plan_attention(t, IN, false);
+    for (int i = 0; i < 3; i++) {
+        static const char *const name[] = {"dq", "dk", "dv"};
+        act(t, OUT, name[i], t->slot[i].dev.rows, t->slot[i].dev.cols, t->act);
+    }
+    act(t, IN, "dout", t->rows, t->slot[3].dev.cols, t->act);
+}
+static void prepare_attend_bwd(struct backend *ref, const struct trial *t, const struct mat *m)
+{
+    call_attend(ref, t, m, t->ints);
+}
+static void call_attend_bwd(struct backend *be, const struct trial *t, const struct mat *m,
+                            const int32_t *ints)
+{
+    struct attention a = attention_of(t, m, ints);
+    be->op->attend_bwd(be, &a, m[5], m[6], m[7], m[8]);
+}
+
+/* ---- add_norm ---- */
+
+static void plan_add_norm(struct trial *t)
+{
+    bool alias = t->flags & ALIAS, keep = t->flags & KEEP;
+    act(t, alias ? ADD : IN, "x", t->rows, t->cols, t->act);
+    alias ? absent(t) : act(t, OUT, "y", t->rows, t->cols, t->act);
+    keep ? act(t, OUT, "xhat", t->rows, t->cols, t->act) : absent(t);
+    keep ? act(t, OUT, "rstd", t->rows, 1, TYPE_F32) : absent(t);
+    act(t, IN, "r", t->rows, t->cols, t->act);
+    par(t, IN, "g", 1, t->cols, TYPE_F32);
+    par(t, IN, "b", 1, t->cols, TYPE_F32);
+}
+static void call_add_norm(struct backend *be, const struct trial *t, const struct mat *m,
+                          const int32_t *ints)
+{
+    (void)ints;
+    be->op->add_norm(be, t->flags & ALIAS ? m[0] : m[1], m[2], m[3], m[0], m[4], m[5], m[6],
+                     t->drop);
+}
+
+static void plan_add_norm_bwd(struct trial *t)
+{
+    act(t, OUT, "dx", t->rows, t->cols, t->act);
+    act(t, OUT, "dr", t->rows, t->cols, t->act);
+    par(t, ADD, "dg", 1, t->cols, TYPE_F32);
+    par(t, ADD, "db", 1, t->cols, TYPE_F32);
+    act(t, IN, "dy", t->rows, t->cols, t->act);
+    act(t, IN, "xhat", t->rows, t->cols, t->act);
+    slot_add(t, IN, "rstd", t->rows, 1, TYPE_F32, true, 0.5, 2);
+    par(t, IN, "g", 1, t->cols, TYPE_F32);
+}
+static void call_add_norm_bwd(struct backend *be, const struct trial *t, const struct mat *m,
+                              const int32_t *ints)
+{
+    (void)ints;
+    be->op->add_norm_bwd(be, m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], t->drop);
+}
+
+/* ---- xent, optimizer, decoding ---- */
+
+static void plan_xent(struct trial *t)
+{
+    slot_add(t, t->flags & GRAD ? ADD : IN, "logits", t->rows, t->cols, t->act, true, -6, 6);
+    act(t, OUT, "loss", t->rows, 2, TYPE_F32);
+    for (int i = 0; i < t->rows; i++) t->ints[i] = (int32_t)random_below(&t->random, t->cols);
+}
+static void call_xent(struct backend *be, const struct trial *t, const struct mat *m,
+                      const int32_t *ints)
+{
+    be->op->xent(be, m[0], ints, 0.1f, t->flags & GRAD, m[1]);
+}
+
+static void plan_sqnorm(struct trial *t)
+{
+    par(t, OUT, "out", 1, 1, TYPE_F64);
+    par(t, IN, "g", 1, t->cols, TYPE_F32);
+}
+static void call_sqnorm(struct backend *be, const struct trial *t, const struct mat *m,
+                        const int32_t *ints)
+{
+    (void)t, (void)ints;
+    be->op->sqnorm(be, m[0].p, m[1]);
+}
+
+static void plan_adam(struct trial *t)
+{
+    double sq = t->flags & SKIP ? (t->flags & CLIP ? (double)NAN : 1e9) : 55;
+    par(t, ADD, "p", 1, t->cols, TYPE_F32);
+    par(t, ADD, "m", 1, t->cols, TYPE_F32);
+    slot_add(t, ADD, "v", 1, t->cols, TYPE_F32, false, 0.01, 1);
+    t->flags &COPY ? par(t, OUT, "copy", 1, t->cols, TYPE_BF16) : absent(t);
+    par(t, IN, "g", 1, t->cols, TYPE_F32);
+    slot_add(t, IN, "sq", 1, 1, TYPE_F64, false, sq, sq);
+}
+static void call_adam(struct backend *be, const struct trial *t, const struct mat *m,
+                      const int32_t *ints)
+{
+    (void)ints;
+    struct adam h = {.lr = 0.03,
+                     .beta1 = 0.9,
+                     .beta2 = 0.98,
+                     .epsilon = 1e-9,
+                     .step = 3,
+                     .scale = 0.25,
+                     .clip = t->flags & CLIP ? 1.25 : 0,
+                     .limit = 1000};
+    be->op->adam(be, m[0], m[1], m[2], m[3], m[4], m[5].p, &h);
+}
+
+/* Both directions of a change of type, and none. */
+static void plan_cast(struct trial *t)
+{
+    par(t, OUT, "dst", t->rows, t->cols, t->act);
+    par(t, IN, "src", t->rows, t->cols, t->flags & COPY ? TYPE_BF16 : TYPE_F32);
+}
+static void call_cast(struct backend *be, const struct trial *t, const struct mat *m,
+                      const int32_t *ints)
+{
+    (void)t, (void)ints;
+    be->op->cast(be, m[0], m[1]);
+}
+
+static void plan_cache_put(struct trial *t)
+{
+    par(t, ADD, "cache", 2 * t->rows, t->cols, t->act);
+    act(t, IN, "rows", t->rows, t->cols, t->act);
+    for (int i = 0; i < t->rows; i++) t->ints[i] = (i * 7 + 3) % t->rows * 2 + i % 2;
+}
+static void call_cache_put(struct backend *be, const struct trial *t, const struct mat *m,
+                           const int32_t *ints)
+{
+    (void)t;
+    be->op->cache_put(be, m[0], m[1], ints);
+}
+
+static void plan_topk(struct trial *t)
+{
+    int k = least(t->cols, t->out);
+    slot_add(t, IN, "logits", t->rows, t->cols, t->act, true, -6, 6);
+    for (int i = 0; i < t->rows && t->flags & TIES; i++)
+        for (int c = 0; c < t->cols; c++)
+            number_set(t->slot[0].ref, i, c, (double)random_below(&t->random, 3));
+    par(t, OUT, "score", t->rows, k, TYPE_F32);
+    like_device(t);
+    par(t, OUT, "id", t->rows, k, TYPE_F32);
+    like_device(t);
+    t->slot[2].ints = true;
+}
+static void call_topk(struct backend *be, const struct trial *t, const struct mat *m,
+                      const int32_t *ints)
+{
+    (void)t, (void)ints;
+    be->op->topk(be, m[0], m[1].cols, m[1].p, m[2].p);
+}
+
+/* ---- the table ---- */
+
+/* rows, width; the last is large enough to be shared among threads */
+static const int grid[][3] = {{0, 8},   {0, 130},  {1, 1},    {1, 3},     {1, 64},
+                              {1, 130}, {15, 1},   {15, 8},   {15, 17},   {16, 3},
+                              {16, 64}, {16, 17},  {17, 1},   {17, 8},    {17, 130},
+                              {100, 3}, {100, 17}, {100, 64}, {150, 130}, {-1}};
+/* rows, in, out; the last two are more than one tile of a product */
+static const int products[][3] = {{0, 8, 17},     {1, 1, 1},     {1, 3, 130},  {15, 17, 3},
+                                  {16, 64, 64},   {16, 8, 1},    {17, 130, 8}, {17, 1, 17},
+                                  {100, 64, 130}, {33, 8, 1000}, {300, 8, 17}, {-1}};
+/* rows, width of a head, heads; the last is more than one tile of queries and keys */
+static const int attentions[][3] = {{0, 8, 2},   {1, 1, 1},   {15, 3, 2},  {16, 8, 3},  {17, 17, 1},
+                                    {17, 64, 2}, {7, 130, 1}, {100, 5, 2}, {200, 4, 1}, {-1}};
+/* rows, ids, k */
+static const int vocabularies[][3] = {{0, 11, 4},  {1, 1, 1},    {1, 3, 2},    {15, 17, 1},
+                                      {16, 64, 4}, {17, 130, 5}, {3, 1000, 8}, {20, 1000, 3},
+                                      {100, 8, 8}, {-1}};
+static const int vectors[][3] = {{1, 1}, {1, 3}, {1, 17}, {1, 130}, {1, 1000}, {1, 70001}, {-1}};
+
+static const struct op_case cases[] = {
+    {"embed", plan_embed, call_embed, grid, .flags = DROP | VIEW},
+    {"linear", plan_linear, call_linear, products, .flags = DROP | VIEW | RELU | BIAS},
+    {"attend", plan_attend, call_attend, attentions, .flags = DROP | VIEW | CAUSAL | CROSS},
+    {"add_norm", plan_add_norm, call_add_norm, grid, .flags = DROP | VIEW | KEEP | ALIAS},
+    {"embed_bwd", plan_embed_bwd, call_embed_bwd, grid, .flags = DROP | VIEW},
+    {"linear_bwd", plan_linear_bwd, call_linear_bwd, products,
+     .flags = DROP | VIEW | RELU | BIAS | BETA | NODX, .prepare = prepare_linear_bwd},
+    {"attend_bwd", plan_attend_bwd, call_attend_bwd, attentions,
+     .flags = DROP | VIEW | CAUSAL | CROSS, .prepare = prepare_attend_bwd},
+    {"add_norm_bwd", plan_add_norm_bwd, call_add_norm_bwd, grid, .flags = DROP | VIEW},
+    {"xent", plan_xent, call_xent, vocabularies, .flags = VIEW | GRAD},
+    {"sqnorm", plan_sqnorm, call_sqnorm, vectors, .flags = 0},
+    {"adam", plan_adam, call_adam, vectors, .flags = COPY | CLIP | SKIP},
+    {"cast", plan_cast, call_cast, vectors, .flags = COPY},
+    {"cache_put", plan_cache_put, call_cache_put, grid, .flags = VIEW},
+    {"topk", plan_topk, call_topk, vocabularies, .flags = VIEW | TIES},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+struct op_test {
+    const struct op_case *op;
+    struct backends *backends;
+};
+
+static void test_op(void **state)
+{
+    const struct op_test *test = *state;
+    static const enum type types[] = {TYPE_F32, TYPE_BF16};
+    for (const int(*s)[3] = test->op->shape; (*s)[0] >= 0; s++)
+        for (int k = 0; k < 2; k++)
+            for (unsigned flags = test->op->flags;; flags = (flags - 1) & test->op->flags) {
+                struct trial t = {.op = test->op,
+                                  .rows = (*s)[0],
+                                  .cols = (*s)[1],
+                                  .out = (*s)[2],
+                                  .flags = flags,
+                                  .act = types[k]};
+                trial_run(test->backends, &t);
+                if (!flags) break;
+            }
+}
+
+/* ---- the model on top ---- */
+
+static const int src_len[] = {4, 1, 7, 3}, tgt_len[] = {3, 5, 1, 6};
+enum { N = 4 };
+
+/* With dropout: the masks too must be the same. */
+static void test_model_as_reference(void **state)
+{
+    (void)state;
+    static const char *const device[2] = {"ref", "cpu"};
+    const struct loss_options o = {
+        .label_smoothing = 0.1f, .backward = true, .dropout = true, .seed = 42};
+    struct heed_error err = {0};
+    struct toy t[2];
+    struct toy_batch b;
+    struct loss loss[2] = {0};
+    toy_batch(&b, N, src_len, tgt_len, toy_config.vocab_size, 3);
+    for (int i = 0; i < 2; i++) {
+        toy_open(&t[i], device[i], &toy_config, precision_f32, true);
+        assert_int_equal(run_loss(t[i].run, &b.packed, &o, &loss[i], &err), HEED_OK);
+    }
+    assert_true(fabs(loss[1].smoothed - loss[0].smoothed) <= 1e-6 * loss[0].smoothed);
+    assert_true(fabs(loss[1].nll - loss[0].nll) <= 1e-6 * loss[0].nll);
+    const float *want = t[0].run->grad.p, *found = t[1].run->grad.p;
+    for (size_t i = 0; i < t[0].p->n; i++)
+        if (!(fabsf(found[i] - want[i]) <= 1e-5f * fmaxf(1, fabsf(want[i]))))
+            fail_msg("gradient %zu is %.9g, expected %.9g", i, (double)found[i], (double)want[i]);
+    for (int i = 0; i < 2; i++) toy_close(&t[i]);
+}
+
+enum { TOP = 3, LENGTH = 6 };
+
+/* Greedy translation of a batch, LENGTH positions for each sentence, by the cache. Each sentence
+ * owns max_length cache rows, out of order. What was fed in and found is left in the arrays. */
+static void greedy(struct toy *t, const struct toy_batch *b, int32_t fed[N][LENGTH],
+                   int32_t id[LENGTH][N][TOP], float score[LENGTH][N][TOP])
+{
+    struct heed_error err = {0};
+    struct cache cache = {0};
+    int32_t at[N], pos[N], self[N], len[N], in[N], rows = N * toy_config.max_length;
+    for (int l = 0; l < toy_config.decoder_layers; l++) {
+        cache.layer[l] = mat_make(NULL, rows, 2 * toy_config.d_model, TYPE_F32);
+        size_t bytes = (size_t)rows * cache.layer[l].cols * sizeof(float);
+        assert_int_equal(t->be->op->alloc(t->be, &cache.layer[l].p, bytes, &err), HEED_OK);
+    }
+    assert_int_equal(run_encode(t->run, &b->packed, &err), HEED_OK);
+    for (int p = 0; p < LENGTH; p++) {
+        for (int i = 0; i < N; i++) {
+            fed[i][p] = in[i] = p ? id[p - 1][i][0] : TOY_BOS;
+            pos[i] = p, len[i] = p + 1;
+            self[i] = (N - 1 - i) * toy_config.max_length, at[i] = self[i] + p;
+        }
+        struct step s = {N, in, pos, &cache, at, self, len, b->src_off, b->src_len};
+        assert_int_equal(run_step(t->run, &s, TOP, id[p][0], score[p][0], &err), HEED_OK);
+    }
+    for (int l = 0; l < toy_config.decoder_layers; l++) t->be->op->free(t->be, cache.layer[l].p);
+}
+
+/* What a step found must be, bit for bit, what the whole target at once gives. */
+static void test_cached_is_recomputed(void **state)
+{
+    struct heed_error err = {0};
+    static const int full[N] = {LENGTH, LENGTH, LENGTH, LENGTH};
+    enum { V = 11 };
+    struct toy t;
+    struct toy_batch b;
+    int32_t fed[N][LENGTH], id[LENGTH][N][TOP], want_id[N * LENGTH][TOP];
+    float score[LENGTH][N][TOP], want_score[N * LENGTH][TOP], logits[N * LENGTH * V];
+    toy_open(&t, *state, &toy_config, precision_f32, false);
+    toy_batch(&b, N, src_len, full, V, 3);
+    greedy(&t, &b, fed, id, score);
+    memcpy(b.tgt_in, fed, sizeof fed);
+    assert_int_equal(run_logits(t.run, &b.packed, logits, &err), HEED_OK);
+    t.be->op->topk(t.be, mat_make(logits, N * LENGTH, V, TYPE_F32), TOP, want_score[0], want_id[0]);
+    for (int i = 0; i < N; i++)
+        for (int p = 0; p < LENGTH; p++) {
+            assert_memory_equal(id[p][i], want_id[i * LENGTH + p], sizeof id[p][i]);
+            assert_memory_equal(score[p][i], want_score[i * LENGTH + p], sizeof score[p][i]);
+        }
+    toy_close(&t);
+}
+
+int main(void)
+{
+    struct backends backends;
+    struct op_test op[CASES];
+    struct CMUnitTest tests[CASES + 3];
+    backends_open(&backends);
+    for (int i = 0; i < CASES; i++) {
+        op[i] = (struct op_test){&cases[i], &backends};
+        tests[i] = (struct CMUnitTest){cases[i].name, test_op, NULL, NULL, &op[i]};
+    }
+    tests[CASES] = (struct CMUnitTest)cmocka_unit_test(test_model_as_reference);
+    tests[CASES + 1] = (struct CMUnitTest){"cached = recomputed on ref", test_cached_is_recomputed,
+                                           NULL, NULL, "ref"};
+    tests[CASES + 2] = (struct CMUnitTest){"cached = recomputed on cpu", test_cached_is_recomputed,
+                                           NULL, NULL, "cpu"};
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    backends_close(&backends);
+    return failed;
+}

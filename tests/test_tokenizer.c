@@ -1,0 +1,439 @@
+/*
+ * test_tokenizer.c - text goes to ids and back unchanged; models are trained alike each time; what
+ * is no model is an error and nothing is ever printed.
+ */
+#include "text_files.h"
+
+#include "text/input.h"
+#include "text/tokenizer.h"
+
+#include <fcntl.h>
+
+enum { VOCAB = 360 };
+static const char *const tags[] = {">>de<<", ">>zh<<"};
+
+/* A small corpus with words of like parts, umlauts and Chinese. */
+static char *corpus(char between)
+{
+    static const char *const word[] = {"der",    "große",  "Hund",   "rennt",   "running",
+                                       "runner", "the",    "dog",    "hundert", "schöne",
+                                       "grüne",  "一只狗", "在跑步", "他们"};
+    char *text = NULL;
+    size_t n;
+    FILE *f = open_memstream(&text, &n);
+    uint32_t x = 7;
+    for (int i = 0; i < 1200; i++) {
+        for (int k = 0; k < 6; k++) {
+            x = x * 1664525u + 1013904223u;
+            fprintf(f, "%s%s", k ? " " : "", word[(x >> 16) % 14]);
+        }
+        fputc(i % 2 ? '\n' : between, f);
+    }
+    fclose(f);
+    return text;
+}
+
+static enum heed_status train(const char *path, int vocab, const char *out, struct heed_error *err)
+{
+    struct heed_tokenizer_options o = {.vocab_size = vocab, .tags = tags, .tags_n = 2};
+    return heed_tokenizer_train(&path, 1, &o, out, err);
+}
+
+static int setup(void **state)
+{
+    if (folder_make(state)) return -1;
+    char *text = corpus('\n');
+    put_text("corpus", text);
+    free(text);
+    struct heed_error err = {0};
+    enum heed_status st = train(at("corpus"), VOCAB, at("model"), &err);
+    if (st) print_error("%s\n", err.text);
+    return st ? -1 : 0;
+}
+
+static struct heed_tokenizer *load(void)
+{
+    struct heed_error err = {0};
+    struct heed_tokenizer *t = heed_tokenizer_load(at("model"), &err);
+    if (!t) fail_msg("%s", err.text);
+    return t;
+}
+
+/* The caller frees the result. */
+static char *file_bytes(const char *path, size_t *len)
+{
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    char *data = malloc(1 << 20);
+    *len = fread(data, 1, 1 << 20, f);
+    fclose(f);
+    return data;
+}
+
+static void check_round_trip(const struct heed_tokenizer *t, struct encoder *e, const char *text,
+                             size_t len)
+{
+    struct heed_ids ids = {0}, again = {0};
+    char *back;
+    size_t back_len;
+    assert_int_equal(heed_encode(t, text, len, &ids, NULL), HEED_OK);
+    assert_int_equal(heed_decode(t, ids.v, ids.n, &back, &back_len, NULL), HEED_OK);
+    assert_int_equal(back_len, len);
+    assert_memory_equal(back, text, len + 1);
+    assert_int_equal(encoder_run(e, text, len, &again, NULL), HEED_OK);
+    assert_int_equal(again.n, ids.n);
+    for (size_t i = 0; i < ids.n; i++) assert_int_equal(again.v[i], ids.v[i]);
+    free(ids.v);
+    free(again.v);
+    free(back);
+}
+
+static void test_vocabulary(void **state)
+{
+    (void)state;
+    struct heed_tokenizer *t = load();
+    assert_int_equal(heed_tokenizer_size(t), VOCAB);
+    assert_int_equal(tokenizer_bos(t), 1);
+    assert_int_equal(tokenizer_eos(t), 2);
+    for (int i = 0; i < 2; i++) { /* a tag is one piece wherever it stands */
+        struct heed_ids ids = {0};
+        char text[64];
+        snprintf(text, sizeof text, "%s der Hund", tags[i]);
+        assert_int_equal(heed_encode(t, text, strlen(text), &ids, NULL), HEED_OK);
+        assert_true(ids.n >= 2);
+        assert_int_equal(ids.v[1], 3 + i);
+        free(ids.v);
+    }
+    heed_tokenizer_free(t);
+    heed_tokenizer_free(NULL);
+}
+
+static void test_round_trip(void **state)
+{
+    (void)state;
+    static const char *const text[] = {
+        "",
+        " ",
+        "   ",
+        "a",
+        " a",
+        "a ",
+        "  der  Hund  ",
+        "\ta\nb",
+        "der Hund",
+        "一只狗在跑步",
+        "中文 字",
+        "龘靐",
+        "😀 😀",
+        "<s> </s> <unk>",
+        "<0x41>",
+        ">>de<< der",
+        ">>de<<a",
+        "e\u0301",
+        "\u3000\u00a0",
+        "\ufeffder",
+        "x \x01\x7f y",
+    };
+    struct heed_tokenizer *t = load();
+    struct encoder *e = encoder_new(t, NULL);
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < sizeof text / sizeof *text; i++)
+            check_round_trip(t, e, text[i], strlen(text[i]));
+    encoder_free(e);
+    encoder_free(NULL);
+    heed_tokenizer_free(t);
+}
+
+static void test_round_trip_of_real_text(void **state)
+{
+    (void)state;
+    static const char *const file[] = {"multi30k/val.en", "multi30k/val.de", "multi30k/val.fr",
+                                       "tatoeba/test.enzh.zh"};
+    struct heed_tokenizer *t = load();
+    struct encoder *e = encoder_new(t, NULL);
+    int lines = 0;
+    for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
+        char path[128];
+        struct input *in;
+        const char *line;
+        size_t len;
+        snprintf(path, sizeof path, "../shared/data/%s", file[i]);
+        if (input_open(&in, path, NULL)) continue;
+        while (!input_line(in, &line, &len, NULL) && line) {
+            char *copy = strndup(line, len);
+            check_round_trip(t, e, copy, len);
+            free(copy);
+            lines++;
+        }
+        input_free(in);
+    }
+    encoder_free(e);
+    heed_tokenizer_free(t);
+    if (lines == 0) {
+        print_message("no ../shared/data\n");
+        skip();
+    }
+}
+
+/* More words than an encoder remembers. */
+static void test_encoder_forgets(void **state)
+{
+    (void)state;
+    struct heed_tokenizer *t = load();
+    struct encoder *e = encoder_new(t, NULL);
+    struct heed_ids a = {0}, b = {0};
+    for (int i = 0; i < 70000; i++) {
+        char text[32];
+        int n = snprintf(text, sizeof text, "%x", i);
+        a.n = b.n = 0;
+        assert_int_equal(encoder_run(e, text, (size_t)n, &a, NULL), HEED_OK);
+        if (i % 16 && i < 65530) continue;
+        assert_int_equal(heed_encode(t, text, (size_t)n, &b, NULL), HEED_OK);
+        assert_int_equal(a.n, b.n);
+        assert_memory_equal(a.v, b.v, a.n * sizeof *a.v);
+    }
+    free(a.v);
+    free(b.v);
+    encoder_free(e);
+    heed_tokenizer_free(t);
+}
+
+static void test_ill_formed_text(void **state)
+{
+    (void)state;
+    struct heed_tokenizer *t = load();
+    struct heed_ids a = {0}, b = {0};
+    const char bad[] = "a\xff"
+                       "b\0c \xc3 \xed\xa0\x80 \xf4\x90\x80\x80 \xe4\xb8";
+    const char *good = "a\ufffdb\ufffdc \ufffd \ufffd\ufffd\ufffd \ufffd\ufffd\ufffd\ufffd "
+                       "\ufffd\ufffd";
+    assert_int_equal(heed_encode(t, bad, sizeof bad - 1, &a, NULL), HEED_OK);
+    assert_int_equal(heed_encode(t, good, strlen(good), &b, NULL), HEED_OK);
+    assert_int_equal(a.n, b.n);
+    assert_memory_equal(a.v, b.v, a.n * sizeof *a.v);
+    free(a.v);
+    free(b.v);
+    heed_tokenizer_free(t);
+}
+
+static void test_decode_refuses_wrong_ids(void **state)
+{
+    (void)state;
+    struct heed_tokenizer *t = load();
+    struct heed_error err = {0};
+    char *text = NULL;
+    size_t len;
+    for (int32_t id = -1; id <= VOCAB; id += VOCAB + 1) {
+        assert_int_equal(heed_decode(t, &id, 1, &text, &len, &err), HEED_EARG);
+        assert_non_null(strstr(err.text, "360"));
+        assert_null(text);
+    }
+    int32_t marks[] = {1, 2};
+    assert_int_equal(heed_decode(t, marks, 2, &text, &len, &err), HEED_OK);
+    assert_string_equal(text, "");
+    free(text);
+    heed_tokenizer_free(t);
+}
+
+/* The same sentences give the same bytes, however they are stored. */
+static void test_training_is_deterministic(void **state)
+{
+    (void)state;
+    char *lines = corpus('\n'), *pairs = corpus('\t');
+    size_t want_len, got_len, n;
+    char *want = file_bytes(at("model"), &want_len);
+    unsigned char *gz = gzip_of(lines, strlen(lines), &n);
+    put("c.gz", gz, n);
+    unsigned char *xz = xz_of(pairs, strlen(pairs), &n);
+    put("c.tsv.xz", xz, n);
+    static const char *const name[] = {"corpus", "c.gz", "c.tsv.xz"};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(train(at(name[i]), VOCAB, at("again"), NULL), HEED_OK);
+        char *got = file_bytes(at("again"), &got_len);
+        assert_int_equal(got_len, want_len);
+        assert_memory_equal(got, want, want_len);
+        free(got);
+    }
+    free(want);
+    free(gz);
+    free(xz);
+    free(lines);
+    free(pairs);
+}
+
+static void expect_training_error(const char *path, struct heed_tokenizer_options o,
+                                  enum heed_status status, const char *words)
+{
+    struct heed_error err = {0};
+    assert_int_equal(heed_tokenizer_train(&path, 1, &o, at("none"), &err), status);
+    if (!strstr(err.text, words)) fail_msg("\"%s\" lacks \"%s\"", err.text, words);
+    assert_int_not_equal(access(at("none"), F_OK), 0);
+}
+
+static void test_training_errors(void **state)
+{
+    (void)state;
+    static const char *const twice[] = {"<x>", "<x>"}, *const space[] = {"a b"},
+                             *const mark[] = {"<s>"};
+    const char *ok = at("corpus");
+    expect_training_error(ok, (struct heed_tokenizer_options){.vocab_size = 50000}, HEED_EARG,
+                          "50000 pieces is too large for this text: ");
+    expect_training_error(ok, (struct heed_tokenizer_options){.vocab_size = 100}, HEED_EARG,
+                          "are 260");
+    expect_training_error(ok, (struct heed_tokenizer_options){.vocab_size = 262}, HEED_EARG,
+                          "262 pieces is too small for this text");
+    expect_training_error(at("missing"), (struct heed_tokenizer_options){.vocab_size = 350},
+                          HEED_EIO, "missing");
+    expect_training_error(put_text("empty", ""), (struct heed_tokenizer_options){.vocab_size = 350},
+                          HEED_EFORMAT, "no sentence");
+    expect_training_error(ok, (struct heed_tokenizer_options){350, twice, 2, 0}, HEED_EARG,
+                          "given twice");
+    expect_training_error(ok, (struct heed_tokenizer_options){350, space, 1, 0}, HEED_EARG, "a b");
+    expect_training_error(ok, (struct heed_tokenizer_options){350, mark, 1, 0}, HEED_EARG, "<s>");
+    size_t n;
+    char *text = corpus('\n');
+    unsigned char *gz = gzip_of(text, strlen(text), &n);
+    expect_training_error(put("cut.gz", gz, n / 2),
+                          (struct heed_tokenizer_options){.vocab_size = 350}, HEED_EFORMAT,
+                          "truncated");
+    free(gz);
+    free(text);
+}
+
+/* A model parsed from bytes that may be anything, used if it loads. */
+static bool survive(const char *data, size_t len)
+{
+    struct heed_error err = {0};
+    struct heed_tokenizer *t = tokenizer_parse(data, len, "bytes", &err);
+    if (!t) {
+        assert_non_null(strstr(err.text, "bytes"));
+        return false;
+    }
+    struct heed_ids ids = {0};
+    char *text;
+    size_t text_len;
+    static const char some[] = "der große 一只狗 running \xff >>de<< é";
+    if (!heed_encode(t, some, sizeof some - 1, &ids, NULL) &&
+        !heed_decode(t, ids.v, ids.n, &text, &text_len, NULL))
+        free(text);
+    free(ids.v);
+    heed_tokenizer_free(t);
+    return true;
+}
+
+static void test_broken_models(void **state)
+{
+    (void)state;
+    size_t len;
+    char *data = file_bytes(at("model"), &len);
+    assert_false(survive(data, 0));
+    assert_false(survive("hello world", 11));
+    for (size_t i = 0; i < len; i += 3) {
+        char *cut = malloc(i + 1); /* exactly sized, for the address sanitizer */
+        memcpy(cut, data, i);
+        survive(cut, i);
+        free(cut);
+        for (int k = 1; k < 256; k *= 5) {
+            data[i] ^= (char)k;
+            survive(data, len);
+            data[i] ^= (char)k;
+        }
+    }
+    assert_true(survive(data, len));
+    free(data);
+    assert_null(heed_tokenizer_load(at("missing"), NULL));
+    assert_null(heed_tokenizer_load(put_text("empty", ""), NULL));
+}
+
+/* The model with more fields behind it: a later field wins or is added. */
+static bool survive_with(const char *extra, size_t n)
+{
+    size_t len;
+    char *data = file_bytes(at("model"), &len);
+    memcpy(data + len, extra, n);
+    bool loaded = survive(data, len + n);
+    free(data);
+    return loaded;
+}
+
+/* A normalization table of `units` words of value u, and then text. */
+static bool survive_table(uint32_t units, uint32_t u, const char *text, size_t text_len)
+{
+    unsigned char table[4096], *p = table;
+    uint32_t blob = 4 + 4 * units + (uint32_t)text_len, size = 4 * units;
+    *p++ = 3 << 3 | 2; /* normalizer_spec, lengths as varints of two bytes */
+    *p++ = (unsigned char)((blob + 3) % 128 | 128);
+    *p++ = (unsigned char)((blob + 3) / 128);
+    *p++ = 2 << 3 | 2; /* precompiled_charsmap */
+    *p++ = (unsigned char)(blob % 128 | 128);
+    *p++ = (unsigned char)(blob / 128);
+    memcpy(p, &size, 4);
+    p += 4;
+    for (uint32_t i = 0; i < units; i++, p += 4) memcpy(p, &u, 4);
+    memcpy(p, text, text_len);
+    return survive_with((char *)table, (size_t)(p - table) + text_len);
+}
+
+static void test_hostile_models(void **state)
+{
+    (void)state;
+    assert_true(survive_with("", 0));
+    assert_false(survive_with("\x0a\x04\x0a\x02"
+                              "a\0",
+                              6));                             /* a piece with a NUL */
+    assert_false(survive_with("\x0a\x03\x0a\x01\xff", 5));     /* a piece that is not UTF-8 */
+    assert_false(survive_with("\x0a\x05\x15\0\0\xc0\x7f", 7)); /* a score that is not a number */
+    assert_false(survive_with("\x22\x04\x0a\x02\x0a\x00", 6)); /* a self test */
+    assert_false(survive_with("\x1a\x04\x12\x02"
+                              "ab",
+                              6));         /* a table of two bytes */
+    assert_false(survive_with("\x0b", 1)); /* a group */
+    assert_true(survive_table(256, 0, "", 1));
+    assert_false(survive_table(255, 0, "", 1));              /* walks leave the table */
+    assert_false(survive_table(256, 1u << 10 << 10, "", 1)); /* so does an offset */
+    assert_false(survive_table(256, 1u << 8 | 'd', "", 1));  /* replacement outside */
+    assert_false(survive_table(256, 0, "x", 1));             /* text without an end */
+    assert_false(survive("\x0a\x0b\x0a\x05<unk>\x18\x02"
+                         "\x0a\x03\x0a\x01"
+                         "a",
+                         18)); /* no marks */
+}
+
+/* Everything above with the standard streams in a file, which stays empty. */
+static void test_nothing_is_printed(void **state)
+{
+    fflush(NULL);
+    int out = dup(1), err = dup(2);
+    int file = open(at("printed"), O_RDWR | O_CREAT | O_TRUNC, 0600);
+    assert_true(file >= 0);
+    dup2(file, 1);
+    dup2(file, 2);
+    test_training_errors(state);
+    test_training_is_deterministic(state);
+    test_hostile_models(state);
+    fflush(NULL);
+    dup2(out, 1);
+    dup2(err, 2);
+    assert_int_equal(lseek(file, 0, SEEK_END), 0);
+    close(file);
+    close(out);
+    close(err);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_vocabulary),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_round_trip_of_real_text),
+        cmocka_unit_test(test_encoder_forgets),
+        cmocka_unit_test(test_ill_formed_text),
+        cmocka_unit_test(test_decode_refuses_wrong_ids),
+        cmocka_unit_test(test_training_is_deterministic),
+        cmocka_unit_test(test_training_errors),
+        cmocka_unit_test(test_broken_models),
+        cmocka_unit_test(test_hostile_models),
+        cmocka_unit_test(test_nothing_is_printed),
+    };
+    return cmocka_run_group_tests(tests, setup, folder_remove);
+}

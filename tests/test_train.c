@@ -1,0 +1,364 @@
+/*
+ * test_train.c - the trainer through heed.h: the same run bit for bit however it is cut up, and a
+ * clear end when something is wrong.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "base/random.h"
+#include "heed.h"
+#include "model/safetensors.h"
+#include "train/optimizer.h"
+
+/* A directory with a small task (a line of letters, the same line reversed) and its vocabulary. */
+struct place {
+    char dir[64], src[96], tgt[96], vocab[96];
+    const char *src_list[1], *tgt_list[1];
+};
+
+static struct place place;
+
+static const char *in_place(const char *name)
+{
+    static char path[8][192];
+    static int next;
+    char *p = path[next++ % 8];
+    snprintf(p, sizeof path[0], "%s/%s", place.dir, name);
+    return p;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    strcpy(place.dir, "/tmp/heed-train-XXXXXX");
+    assert_non_null(mkdtemp(place.dir));
+    strcpy(place.src, in_place("a.src"));
+    strcpy(place.tgt, in_place("a.tgt"));
+    strcpy(place.vocab, in_place("vocab.model"));
+    FILE *s = fopen(place.src, "w"), *t = fopen(place.tgt, "w");
+    uint64_t random = 5;
+    for (int i = 0; i < 400; i++) {
+        int n = 2 + (int)random_below(&random, 7);
+        char word[32] = "";
+        for (int j = 0; j < n; j++) {
+            word[2 * j] = 'a' + (int)random_below(&random, 10);
+            word[2 * j + 1] = ' ';
+        }
+        fprintf(s, "%.*s\n", 2 * n - 1, word);
+        for (int j = n - 1; j >= 0; j--) fprintf(t, "%c%s", word[2 * j], j ? " " : "\n");
+    }
+    fclose(s);
+    fclose(t);
+    place.src_list[0] = place.src;
+    place.tgt_list[0] = place.tgt;
+    struct heed_error err = {0};
+    struct heed_tokenizer_options o = {.vocab_size = 275};
+    if (heed_tokenizer_train((const char *[]){place.src, place.tgt}, 2, &o, place.vocab, &err))
+        fail_msg("%s", err.text);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", place.dir);
+    return system(command);
+}
+
+static struct heed_train_options options(const char *out)
+{
+    struct heed_train_options o = heed_train_defaults();
+    o.train = (struct heed_corpus){place.src_list, place.tgt_list, 1};
+    o.vocab = place.vocab;
+    o.out = out;
+    o.config = (struct heed_config){.d_model = 16,
+                                    .d_ff = 32,
+                                    .heads = 2,
+                                    .encoder_layers = 1,
+                                    .decoder_layers = 1,
+                                    .max_length = 64,
+                                    .dropout = 0.1f,
+                                    .attention_dropout = 0.1f,
+                                    .ff_dropout = 0.1f};
+    o.steps = 12;
+    o.batch_tokens = 128;
+    o.warmup = 10;
+    o.save_every = 0;
+    return o;
+}
+
+static enum heed_status train(const struct heed_train_options *o, int threads,
+                              struct heed_error *err)
+{
+    struct heed_engine *e = heed_engine_open("cpu", threads, err);
+    struct heed_trainer *t = e ? heed_trainer_open(e, o, err) : NULL;
+    enum heed_status s = t ? heed_trainer_run(t, err) : err->status;
+    heed_trainer_free(t);
+    heed_engine_free(e);
+    return s;
+}
+
+static void must_train(const struct heed_train_options *o, int threads)
+{
+    struct heed_error err = {0};
+    if (train(o, threads, &err)) fail_msg("%s", err.text);
+}
+
+static void assert_same_file(const char *a, const char *b)
+{
+    char *x, *y;
+    size_t n, m;
+    struct heed_error err = {0};
+    if (file_read(a, 1 << 26, &x, &n, &err) || file_read(b, 1 << 26, &y, &m, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(n, m);
+    assert_memory_equal(x, y, n);
+    free(x);
+    free(y);
+}
+
+static void test_schedule(void **state)
+{
+    (void)state;
+    struct schedule s = {schedule_paper_peak(512, 4000), 4000};
+    for (int64_t step = 1; step < 20000; step += 777) {
+        double want = pow(512, -0.5) * fmin(pow(step, -0.5), step * pow(4000, -1.5));
+        assert_true(fabs(schedule_lr(&s, step) / want - 1) < 1e-12);
+    }
+}
+
+static void test_threads_and_resume_are_exact(void **state)
+{
+    (void)state;
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        char one[160], two[160], cut[160], file[3][192];
+        snprintf(one, sizeof one, "%s/one-%d", place.dir, bf16);
+        snprintf(two, sizeof two, "%s/two-%d", place.dir, bf16);
+        snprintf(cut, sizeof cut, "%s/cut-%d", place.dir, bf16);
+        struct heed_train_options o = options(one);
+        o.precision = bf16 ? HEED_BF16 : HEED_F32;
+        o.accumulate = 2;
+        must_train(&o, 1);
+        o.out = two;
+        must_train(&o, 2);
+        o.out = cut;
+        o.steps = 5;
+        must_train(&o, 2);
+        o.steps = 12;
+        o.resume = true;
+        must_train(&o, 1);
+        const char *dirs[] = {one, two, cut};
+        for (int i = 0; i < 3; i++)
+            snprintf(file[i], sizeof file[i], "%s/model.safetensors", dirs[i]);
+        assert_same_file(file[0], file[1]);
+        assert_same_file(file[0], file[2]);
+    }
+}
+
+/* Another seed must give another model, or the test above shows nothing. */
+static void test_seed_matters(void **state)
+{
+    (void)state;
+    struct heed_train_options o = options(in_place("seed-1"));
+    must_train(&o, 1);
+    o.out = in_place("seed-2");
+    o.seed = 2;
+    must_train(&o, 1);
+    char *x, *y;
+    size_t n, m;
+    assert_int_equal(file_read(in_place("seed-1/model.safetensors"), 1 << 26, &x, &n, NULL), 0);
+    assert_int_equal(file_read(in_place("seed-2/model.safetensors"), 1 << 26, &y, &m, NULL), 0);
+    assert_memory_not_equal(x, y, n);
+    free(x);
+    free(y);
+}
+
+static void assert_fails(const struct heed_train_options *o, enum heed_status status,
+                         const char *words)
+{
+    struct heed_error err = {0};
+    assert_int_equal(train(o, 1, &err), status);
+    if (!strstr(err.text, words)) fail_msg("\"%s\" does not say \"%s\"", err.text, words);
+}
+
+static void test_wrong_options(void **state)
+{
+    (void)state;
+    struct heed_train_options o = options(in_place("wrong"));
+    o.config.heads = 3;
+    assert_fails(&o, HEED_EARG, "heads");
+    o = options(in_place("wrong"));
+    o.config.vocab_size = 300;
+    assert_fails(&o, HEED_EARG, "275 pieces, expected 300");
+    o = options(in_place("wrong"));
+    o.vocab = place.src;
+    assert_fails(&o, HEED_EFORMAT, place.src);
+    o = options("/proc/heed");
+    assert_fails(&o, HEED_EIO, "/proc/heed");
+    o = options(in_place("again"));
+    must_train(&o, 1);
+    assert_fails(&o, HEED_EARG, "--resume");
+    o.resume = true;
+    o.batch_tokens = 64;
+    assert_fails(&o, HEED_EARG, "128 tokens");
+    o.batch_tokens = 128;
+    o.config.d_ff = 64;
+    assert_fails(&o, HEED_EFORMAT, "d_ff");
+}
+
+static void test_damaged_checkpoint(void **state)
+{
+    (void)state;
+    struct heed_train_options o = options(in_place("damaged"));
+    must_train(&o, 1);
+    const char *path = in_place("damaged/checkpoints/step-00000012/state.safetensors");
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    FILE *f = fopen(path, "r+");
+    fseek(f, st.st_size - 5, SEEK_SET);
+    fputc(0x7f, f);
+    fclose(f);
+    o.resume = true;
+    o.steps = 20;
+    assert_fails(&o, HEED_EFORMAT, "state.safetensors");
+    assert_int_equal(truncate(path, st.st_size / 2), 0);
+    assert_fails(&o, HEED_EFORMAT, "state.safetensors");
+}
+
+/* ---- what is kept, when it stops ---- */
+
+struct seen {
+    int count[HEED_EVENT_DONE + 1];
+    char text[512];
+};
+
+static void note(void *user, const struct heed_event *e)
+{
+    struct seen *s = user;
+    s->count[e->kind]++;
+    if (e->text) snprintf(s->text, sizeof s->text, "%s", e->text);
+}
+
+static void test_checkpoints_kept_and_averaged(void **state)
+{
+    (void)state;
+    struct seen seen = {0};
+    struct heed_train_options o = options(in_place("kept"));
+    o.valid = o.train;
+    o.valid_every = 4;
+    o.save_every = 3;
+    o.keep = 2;
+    o.event = note;
+    o.user = &seen;
+    must_train(&o, 1);
+    assert_int_equal(seen.count[HEED_EVENT_STEP], 12);
+    assert_int_equal(seen.count[HEED_EVENT_VALID], 3);
+    assert_int_equal(seen.count[HEED_EVENT_SAVE], 4);
+    assert_int_equal(seen.count[HEED_EVENT_DONE], 1);
+    assert_false(file_exists(in_place("kept/checkpoints/step-00000006")));
+    assert_true(file_exists(in_place("kept/best/model.safetensors")));
+    assert_same_file(in_place("kept/model.safetensors"),
+                     in_place("kept/checkpoints/step-00000012/model.safetensors"));
+
+    struct heed_error err = {0};
+    const char *dirs[] = {in_place("kept/checkpoints/step-00000009"),
+                          in_place("kept/checkpoints/step-00000012")};
+    if (heed_average(dirs, 2, in_place("mean"), &err)) fail_msg("%s", err.text);
+    struct safetensors *f[3];
+    const char *paths[] = {in_place("kept/checkpoints/step-00000009/model.safetensors"),
+                           in_place("kept/checkpoints/step-00000012/model.safetensors"),
+                           in_place("mean/model.safetensors")};
+    for (int i = 0; i < 3; i++) assert_int_equal(safetensors_open(&f[i], paths[i], &err), HEED_OK);
+    for (int i = 0; i < safetensors_count(f[0]); i++) {
+        const struct tensor *t = safetensors_at(f[0], i);
+        const float *a = t->data, *b = safetensors_find(f[1], t->name)->data;
+        const float *mean = safetensors_find(f[2], t->name)->data;
+        for (size_t k = 0; k < t->bytes / sizeof *a; k++)
+            assert_true(mean[k] == (float)(((double)a[k] + (double)b[k]) / 2));
+    }
+    for (int i = 0; i < 3; i++) safetensors_free(f[i]);
+}
+
+static void test_patience(void **state)
+{
+    (void)state;
+    struct seen seen = {0};
+    struct heed_train_options o = options(in_place("patience"));
+    o.valid = o.train;
+    o.valid_every = 1;
+    o.valid_bleu = false;
+    o.patience = 2;
+    o.peak_lr = 1e-30f; /* nothing moves, so nothing gets better */
+    o.event = note;
+    o.user = &seen;
+    must_train(&o, 1);
+    assert_int_equal(seen.count[HEED_EVENT_VALID], 3);
+    assert_non_null(strstr(seen.text, "no better validation"));
+}
+
+static void test_divergence_goes_back_then_ends(void **state)
+{
+    (void)state;
+    struct seen seen = {0};
+    struct heed_train_options o = options(in_place("diverged"));
+    o.peak_lr = 1e30f;
+    o.warmup = 1;
+    o.event = note;
+    o.user = &seen;
+    assert_fails(&o, HEED_ENUMERIC, "no checkpoint yet");
+    assert_int_equal(seen.count[HEED_EVENT_SKIP], 5);
+
+    /* a good start, then a learning rate that ruins it */
+    memset(&seen, 0, sizeof seen);
+    o.out = in_place("ruined");
+    o.peak_lr = 1e-4f;
+    must_train(&o, 1);
+    o.resume = true;
+    o.steps = 100;
+    o.peak_lr = 1e30f;
+    assert_fails(&o, HEED_ENUMERIC, "going back did not help");
+    assert_int_equal(seen.count[HEED_EVENT_ROLLBACK], 3);
+    assert_true(file_exists(in_place("ruined/checkpoints/step-00000012/model.safetensors")));
+}
+
+static void test_stop_saves(void **state)
+{
+    (void)state;
+    static volatile sig_atomic_t stop = 1;
+    struct heed_train_options o = options(in_place("stop"));
+    must_train(&o, 1);
+    o.resume = true;
+    o.steps = 30;
+    o.stop = &stop;
+    must_train(&o, 1);
+    assert_false(file_exists(in_place("stop/checkpoints/step-00000030")));
+    stop = 0;
+    must_train(&o, 1);
+    assert_true(file_exists(in_place("stop/checkpoints/step-00000030")));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_schedule),
+        cmocka_unit_test(test_threads_and_resume_are_exact),
+        cmocka_unit_test(test_seed_matters),
+        cmocka_unit_test(test_wrong_options),
+        cmocka_unit_test(test_damaged_checkpoint),
+        cmocka_unit_test(test_checkpoints_kept_and_averaged),
+        cmocka_unit_test(test_patience),
+        cmocka_unit_test(test_divergence_goes_back_then_ends),
+        cmocka_unit_test(test_stop_saves),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
