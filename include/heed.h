@@ -61,7 +61,6 @@ struct heed_tokenizer_options {
     int vocab_size;          /* pieces in all, byte fallback and tags included */
     const char *const *tags; /* user-defined pieces that are never split, such as ">>de<<" */
     int tags_n;
-    int threads; /* 0 means all cores */
 };
 
 /* Trains on every line of the files (plain, .gz or .xz; tabs separate sentences). */

@@ -352,7 +352,7 @@ static const struct shape shapes[] = {
     {"cached", 4, 64, 64, 7, {1, 1, 3, 1, 3, 3, 1}, {1, 30, 30, 16, 3, 200, 300}, true, 0, false},
     {"large scores", 2, 64, 64, 11, LENGTHS, LENGTHS, false, 0, true},
     {"large scores, causal", 2, 4, 4, 11, LENGTHS, LENGTHS, true, 0.1f, true},
-    {"widest head", 1, ATTEND_MAX_WIDTH, 520, 2, {9, 33}, {40, 33}, true, 0, false},
+    {"widest head", 1, HEAD_WIDTH_MAX, 520, 2, {9, 33}, {40, 33}, true, 0, false},
 };
 
 static void test_f32(void **state)

@@ -107,7 +107,7 @@ if [ "$(id -u)" != 0 ]; then
 fi
 
 # options
-refuses 2 "unknown option.*--sead.*--seed" $train --sead 3
+refuses 2 "--sead.*--seed" $train --sead 3
 refuses 2 "steps" $train --steps many
 refuses 2 "steps" $train --steps -5
 

@@ -152,6 +152,7 @@ static void test_parse_refuses(void **state)
         {"\"heads\": 8", "\"heads\": 8.0", "\"heads\" is not a whole number"},
         {"\"heads\": 8", "\"heads\": 0", "heads is 0, expected 1 to 1024"},
         {"\"heads\": 8", "\"heads\": 7", "d_model is 512, expected a multiple of the 7 heads"},
+        {"\"d_model\": 512", "\"d_model\": 16384", "a head is 2048 wide with 8 heads"},
         {"\"d_model\": 512", "\"d_model\": 4294967808", "d_model is 4294967808, expected 1 to"},
         {"\"d_model\": 512", "\"d_model\": 9223372036854775808", "not valid JSON"},
         {"\"dropout\": 0.1", "\"dropout\": null", "\"dropout\" is not a number"},

@@ -9,7 +9,7 @@ trap 'rm -rf "$dir"' EXIT
 
 awk -v train="$dir/train.tsv" -v test="$dir/test.tsv" 'BEGIN {
     srand(3)
-    while (lines < 4200) {
+    while (lines < 10200) {
         n = 2 + int(rand() * 7)
         s = r = ""
         for (i = 0; i < n; i++) {
@@ -18,13 +18,13 @@ awk -v train="$dir/train.tsv" -v test="$dir/test.tsv" 'BEGIN {
             r = c (i ? " " : "") r
         }
         if (seen[s]++) continue
-        print s "\t" r > (lines++ < 4000 ? train : test)
+        print s "\t" r > (lines++ < 10000 ? train : test)
     }
 }'
-"$heed" vocab --size 285 --quiet --out "$dir/vocab.model" "$dir/train.tsv"
+"$heed" vocab --size 280 --quiet --out "$dir/vocab.model" "$dir/train.tsv"
 "$heed" train --pairs "$dir/train.tsv" --vocab "$dir/vocab.model" --preset tiny --d-model 64 \
     --d-ff 128 --encoder-layers 2 --decoder-layers 2 --dropout 0 --attention-dropout 0 \
-    --ff-dropout 0 --batch-tokens 1024 --steps 700 --warmup 200 --lr 0.003 --seed 1 --quiet \
+    --ff-dropout 0 --batch-tokens 1024 --steps 1200 --warmup 200 --lr 0.001 --seed 1 --quiet \
     --out "$dir/model"
 cut -f 1 "$dir/test.tsv" | "$heed" translate --quiet --model "$dir/model" >"$dir/out"
 cut -f 2 "$dir/test.tsv" | paste - "$dir/out" | awk -F '\t' '

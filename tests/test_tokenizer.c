@@ -286,10 +286,10 @@ static void test_training_errors(void **state)
                           HEED_EIO, "missing");
     expect_training_error(put_text("empty", ""), (struct heed_tokenizer_options){.vocab_size = 350},
                           HEED_EFORMAT, "no sentence");
-    expect_training_error(ok, (struct heed_tokenizer_options){350, twice, 2, 0}, HEED_EARG,
+    expect_training_error(ok, (struct heed_tokenizer_options){350, twice, 2}, HEED_EARG,
                           "given twice");
-    expect_training_error(ok, (struct heed_tokenizer_options){350, space, 1, 0}, HEED_EARG, "a b");
-    expect_training_error(ok, (struct heed_tokenizer_options){350, mark, 1, 0}, HEED_EARG, "<s>");
+    expect_training_error(ok, (struct heed_tokenizer_options){350, space, 1}, HEED_EARG, "a b");
+    expect_training_error(ok, (struct heed_tokenizer_options){350, mark, 1}, HEED_EARG, "<s>");
     size_t n;
     char *text = corpus('\n');
     unsigned char *gz = gzip_of(text, strlen(text), &n);

@@ -331,6 +331,19 @@ static void test_divergence_goes_back_then_ends(void **state)
     assert_true(file_exists(in_place("ruined/checkpoints/step-00000012/model.safetensors")));
 }
 
+static void test_one_run_a_directory(void **state)
+{
+    (void)state;
+    int lock;
+    struct heed_error err = {0};
+    struct heed_train_options o = options(in_place("locked"));
+    assert_int_equal(file_mkdir(o.out, &err), HEED_OK);
+    assert_int_equal(file_lock_dir(o.out, &lock, &err), HEED_OK);
+    assert_fails(&o, HEED_EIO, "in use by another process");
+    close(lock);
+    must_train(&o, 1);
+}
+
 static void test_stop_saves(void **state)
 {
     (void)state;
@@ -358,6 +371,7 @@ int main(void)
         cmocka_unit_test(test_checkpoints_kept_and_averaged),
         cmocka_unit_test(test_patience),
         cmocka_unit_test(test_divergence_goes_back_then_ends),
+        cmocka_unit_test(test_one_run_a_directory),
         cmocka_unit_test(test_stop_saves),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -267,5 +268,19 @@ enum heed_status file_join(char *out, size_t n, const char *dir, const char *nam
         return error_set(err, HEED_EARG, "path %s%s%s needs %zu bytes, expected at most %zu", dir,
                          slash, name, need, n);
     snprintf(out, n, "%s%s%s", dir, slash, name);
+    return HEED_OK;
+}
+
+enum heed_status file_lock_dir(const char *dir, int *fd, struct heed_error *err)
+{
+    int lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (lock < 0) return error_errno(err, "cannot open directory %s", dir);
+    if (flock(lock, LOCK_EX | LOCK_NB)) {
+        bool taken = errno == EWOULDBLOCK;
+        enum heed_status s = error_errno(err, "cannot lock directory %s", dir);
+        close(lock);
+        return taken ? error_set(err, HEED_EIO, "%s is in use by another process", dir) : s;
+    }
+    *fd = lock;
     return HEED_OK;
 }

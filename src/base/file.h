@@ -30,6 +30,9 @@ enum heed_status file_sync_dir(const char *dir, struct heed_error *err);
 /* Removes a directory and the plain files in it; a missing one is fine. */
 enum heed_status file_remove_dir(const char *dir, struct heed_error *err);
 bool file_exists(const char *path);
+/* Takes dir for this process: *fd holds the lock until it is closed or the process ends, however
+ * it ends. A directory that another process holds is an error. */
+enum heed_status file_lock_dir(const char *dir, int *fd, struct heed_error *err);
 /* "dir/name" in out[n]; HEED_EARG when it does not fit. */
 enum heed_status file_join(char *out, size_t n, const char *dir, const char *name,
                            struct heed_error *err);

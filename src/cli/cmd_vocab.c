@@ -33,7 +33,6 @@ int cmd_vocab(int argc, char **argv)
          .integer = &o.vocab_size, .min = 1, .max = 1000000, .required = true},
         {"out", "FILE", "where the vocabulary goes", .string = &out, .required = true},
         {"tag", "TAG", "a piece that is never split, such as '>>de<<'; repeatable", .words = &tags},
-        {"threads", "N", "0 means all cores", .integer = &o.threads, .max = 4096},
         {"quiet", NULL, "print errors only", .flag = &quiet},
     };
     const struct usage usage = {

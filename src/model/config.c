@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "ops/ops.h"
 
 /* A size, from 1 to most, or, where most is 0, a rate in [0, 1). */
 struct field {
@@ -141,6 +142,9 @@ enum heed_status config_check(const struct heed_config *c, struct heed_error *er
     if (c->d_model % c->heads)
         return error_set(err, HEED_EARG, "d_model is %d, expected a multiple of the %d heads",
                          c->d_model, c->heads);
+    if (c->d_model / c->heads > HEAD_WIDTH_MAX)
+        return error_set(err, HEED_EARG, "a head is %d wide with %d heads, expected at most %d",
+                         c->d_model / c->heads, c->heads, HEAD_WIDTH_MAX);
     enum heed_status st = check_product("vocab_size", c->vocab_size, c->d_model, err);
     if (!st) st = check_product("max_length", c->max_length, c->d_model, err);
     return st;

@@ -6,7 +6,7 @@
 #include "heed.h"
 
 /* One sentence for the first thing that makes no sense: sizes below 1 or absurd, d_model odd or
- * not divisible by heads, rates outside [0, 1). */
+ * not divisible by heads, heads too wide, rates outside [0, 1). */
 enum heed_status config_check(const struct heed_config *c, struct heed_error *err);
 /* NULL-terminated JSON, malloced. */
 char *config_format(const struct heed_config *c);

@@ -24,6 +24,7 @@
 #include "heed.h"
 
 enum { ROW_PAD = 16 };
+enum { HEAD_WIDTH_MAX = 1024 }; /* the widest head that attend takes */
 
 enum type { TYPE_F32, TYPE_BF16, TYPE_F64 }; /* F64: only in ref, for gradient checks */
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -30,6 +31,7 @@ enum { SKIPS_IN_A_ROW = 5, ROLLBACKS_MAX = 3 };
 
 struct heed_trainer {
     struct heed_train_options o;
+    int lock; /* on the output directory; -1: none */
     struct backend *be;
     struct heed_tokenizer *tokenizer;
     struct parameters *p;
@@ -42,10 +44,10 @@ struct heed_trainer {
     struct progress at;
     int64_t saved; /* step of the newest checkpoint; 0: none */
     int64_t validated;
-    int skips;     /* unusable gradients in a row; weights may be ruined unless it is 0 */
-    int rollbacks; /* to the newest checkpoint */
-    double start, rate;   /* seconds; target tokens per second, smoothed */
-    int64_t first_step;   /* of this run, for the time left */
+    int skips;          /* unusable gradients in a row; weights may be ruined unless it is 0 */
+    int rollbacks;      /* to the newest checkpoint */
+    double start, rate; /* seconds; target tokens per second, smoothed */
+    int64_t first_step; /* of this run, for the time left */
 };
 
 static double now(void)
@@ -207,10 +209,12 @@ struct heed_trainer *heed_trainer_open(struct heed_engine *e, const struct heed_
     }
     t->be = e->be;
     t->o = *o;
+    t->lock = -1;
     t->start = now();
     enum heed_status s = check_options(o, err);
     if (!s) s = open_vocab(t, err);
     if (!s) s = file_mkdir(o->out, err);
+    if (!s) s = file_lock_dir(o->out, &t->lock, err);
     if (!s) s = open_model(t, err);
     if (!s) s = open_state(t, err);
     if (!s) s = open_data(t, err);
@@ -235,6 +239,7 @@ void heed_trainer_free(struct heed_trainer *t)
     run_free(t->run);
     parameters_free(t->p);
     heed_tokenizer_free(t->tokenizer);
+    if (t->lock >= 0) close(t->lock);
     free(t);
 }
 

@@ -27,7 +27,7 @@ static void check(const struct attention *a)
 {
     assert(a->heads > 0 && a->q.cols % a->heads == 0 && a->v.cols % a->heads == 0);
     assert(a->k.cols == a->q.cols && a->o.cols == a->v.cols);
-    assert(a->q.cols / a->heads <= ATTEND_MAX_WIDTH && a->v.cols / a->heads <= ATTEND_MAX_WIDTH);
+    assert(a->q.cols / a->heads <= HEAD_WIDTH_MAX && a->v.cols / a->heads <= HEAD_WIDTH_MAX);
     assert(a->q.type == a->k.type && a->q.type == a->v.type && a->q.type == a->o.type);
     assert(!a->lse.p || a->lse.type == TYPE_F32);
     (void)a;

@@ -10,9 +10,6 @@
 #define HEED_OPS_CPU_ATTENTION_H
 #include "ops/ops.h"
 
-/* The widest head: a tile of 16 keys must fit its panel. */
-enum { ATTEND_MAX_WIDTH = 1024 };
-
 struct attend_grad {
     const struct attention *a;
     struct mat dq, dk, dv, dout;

@@ -1,9 +1,8 @@
 /*
  * gemm.h - the matrix products of the CPU backend.
  *
- * gemm.c cuts a product into tiles that depend on its shape alone and gives each tile to one
- * thread. A tile is computed by oneDNN (gemm_dnnl.c) where it was found at configure time and has
- * a kernel of the right kind for this machine, and by plain C (gemm_plain.c) otherwise.
+ * oneDNN computes a product (gemm_dnnl.c) where it was found at configure time and has a kernel for
+ * it that keeps the promises below; plain C (gemm_plain.c) does otherwise. gemm.c chooses.
  *
  * What a caller may rely on: the bits of c do not depend on the number of threads, and the bits of
  * a row of c do not depend on how many rows c has, as long as that is a multiple of ROW_PAD.
@@ -36,27 +35,22 @@ void gemm_run(struct gemm *g, const struct gemm_job *j);
 /* The first failure since the last call, in err; or HEED_OK. */
 enum heed_status gemm_status(struct gemm *g, struct heed_error *err);
 
-/* ---- inside: how a tile is computed; scratch is one thread's, aligned to a page ---- */
+/* ---- inside: the two ways; each does the job on up to `threads` threads ---- */
 
 static inline int gemm_inner(const struct gemm_job *j)
 {
     return j->ta ? j->a.rows : j->a.cols;
 }
 
-/* gemm_plain.c: any tile on any machine */
-extern const size_t gemm_plain_scratch; /* bytes */
-void gemm_plain_tile(const struct gemm_job *tile, void *scratch);
+/* Any product on any machine. work: gemm_plain_work bytes for each thread. */
+extern const size_t gemm_plain_work;
+void gemm_plain_run(const struct gemm_job *j, void *work, int threads);
 
-/* gemm_dnnl.c: most tiles on some machines. threads: the most that will compute tiles at once. */
+/* HEED_EUNSUPPORTED, without a sentence: this product is better left to gemm_plain_run. */
 struct gemm_dnnl;
-enum heed_status gemm_dnnl_open(struct gemm_dnnl **out, int threads, struct heed_error *err);
+enum heed_status gemm_dnnl_open(struct gemm_dnnl **out, struct heed_error *err);
 void gemm_dnnl_free(struct gemm_dnnl *d);
-/* Makes n tiles ready and raises *scratch to the bytes they need. HEED_EUNSUPPORTED: not all of
- * them can be computed here. */
-enum heed_status gemm_dnnl_prepare(struct gemm_dnnl *d, const struct gemm_job *tile, int n,
-                                   size_t *scratch, struct heed_error *err);
-/* A tile that is ready, by the thread of that number. */
-enum heed_status gemm_dnnl_tile(struct gemm_dnnl *d, const struct gemm_job *tile, int thread,
-                                void *scratch, struct heed_error *err);
+enum heed_status gemm_dnnl_run(struct gemm_dnnl *d, const struct gemm_job *j, int threads,
+                               struct heed_error *err);
 
 #endif

@@ -1,20 +1,21 @@
 /*
- * gemm_dnnl.c - tiles of matrix products by oneDNN; the only file that knows oneDNN.
+ * gemm_dnnl.c - matrix products by oneDNN; the only file that knows it.
  *
- * Place: under gemm.c, which runs tiles on its threads. Order: gemm_dnnl_open; for each product
- * gemm_dnnl_prepare, then gemm_dnnl_tile from several threads; gemm_dnnl_free.
+ * Place: under gemm.c. Order: gemm_dnnl_open, gemm_dnnl_run many times, gemm_dnnl_free.
  *
- * A primitive is code generated for one shape, which takes longer to make than many a tile to
- * compute. So primitives are kept in a hash table under everything that shapes them: made by one
- * thread, for one thread, and run by all. The matrices stay in their row-major layout; what a
- * primitive wants in another it copies into the scratch memory, which is the caller's: oneDNN's
- * own belongs to the thread that made the primitive.
+ * A primitive is code generated for one shape, which takes longer to make than many a product to
+ * compute. So primitives are kept in a hash table under everything that shapes them. The matrices
+ * stay in their row-major layout; what a primitive wants in another it copies into the scratch
+ * memory, which is ours and shared by all primitives: oneDNN's own belongs to the thread that made
+ * the primitive, and a struct gemm may come to be used from another.
  *
- * Only oneDNN's "brg" kernels are taken: they add in an order that depends on the inner side
- * alone. The others (before AVX-512, or bf16 without its instructions) treat the last rows
- * unlike the first, so that a row's bits depend on the number of rows.
+ * How the promises of gemm.h are kept:
+ * - Only "brg" kernels are taken. They add in an order that the inner side decides. The others
+ *   (before AVX-512, in bf16 without its instructions, for views with other columns beside them)
+ *   treat the last rows unlike the first and cut them by the number of threads.
+ * - The long inner side of a weight gradient is cut here into pieces that are added one after the
+ *   other; oneDNN would split it among the threads.
  */
-#include <assert.h>
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <stdlib.h>
@@ -98,37 +99,37 @@ enum { BF16 = 1, C_BF16 = 2, TA = 4, TB = 8, SUM = 16, BIAS = 32, RELU = 64 };
 
 /* Compared as bytes: no padding. */
 struct key {
-    int32_t m, n, k, lda, ldb, ldc;
+    int32_t m, n, k, lda, ldb, ldc, threads;
     int32_t flags;
 };
 
 struct product {
     struct key key;             /* m == 0: an empty slot */
     dnnl_primitive_t primitive; /* NULL: oneDNN has no kernel that we take */
-    dnnl_primitive_desc_t plan; /* knows the descriptors of the arguments */
+    dnnl_memory_t mem[ARGS];    /* carry our pointers; NULL: it has no such argument */
     size_t scratch;             /* bytes */
-    dnnl_memory_t *mem;         /* [threads][ARGS] made when first used; carry the pointers */
 };
 
-/* A training run needs some hundreds: the shapes of the model's products times the distinct numbers
- * of rows in the last tile, in steps of ROW_PAD. One takes 50 to 110 KiB. When the table is full
- * it is emptied: cheaper than it sounds, as oneDNN itself remembers as many. */
+/* A training run needs some hundreds: the products of a layer times the numbers of rows that occur,
+ * in steps of ROW_PAD. One takes 50 to 110 KiB, mostly code. A full table is emptied. */
 enum { SLOTS = 2048, SLOTS_FULL = 1024 };
 
 struct gemm_dnnl {
-    int threads;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
+    void *scratch; /* as large as the hungriest product so far */
+    size_t scratch_size;
     int used;
     struct product slot[SLOTS];
 };
 
-static struct key key_of(const struct gemm_job *j)
+static struct key key_of(const struct gemm_job *j, int threads)
 {
     int flags = (j->a.type == TYPE_BF16 ? BF16 : 0) | (j->c.type == TYPE_BF16 ? C_BF16 : 0) |
                 (j->ta ? TA : 0) | (j->tb ? TB : 0) | (j->beta != 0 ? SUM : 0) |
                 (j->bias.p ? BIAS : 0) | (j->relu ? RELU : 0);
-    return (struct key){j->c.rows, j->c.cols, gemm_inner(j), j->a.ld, j->b.ld, j->c.ld, flags};
+    return (struct key){j->c.rows, j->c.cols, gemm_inner(j), j->a.ld,
+                        j->b.ld,   j->c.ld,   threads,       flags};
 }
 
 static enum heed_status fail(struct heed_error *err, const struct key *k, const char *doing,
@@ -190,56 +191,56 @@ out:
     return s;
 }
 
-static void product_release(struct product *p, int threads)
+static void product_release(struct product *p)
 {
-    for (int i = 0; p->mem && i < threads * ARGS; i++)
+    for (int i = 0; i < ARGS; i++)
         if (p->mem[i]) dnnl_memory_destroy(p->mem[i]);
-    free(p->mem);
     if (p->primitive) dnnl_primitive_destroy(p->primitive);
-    if (p->plan) dnnl_primitive_desc_destroy(p->plan);
     *p = (struct product){0};
+}
+
+static dnnl_status_t product_build(struct product *p, const struct gemm_dnnl *d,
+                                   const_dnnl_primitive_desc_t plan)
+{
+    dnnl_status_t s = dnnl_primitive_create(&p->primitive, plan);
+    for (int i = 0; i < ARGS && s == dnnl_success; i++) {
+        if (i == ARG_BIAS && !(p->key.flags & BIAS)) continue;
+        desc_ref desc = dnnl_primitive_desc_query_md(plan, dnnl_query_exec_arg_md, arg_name[i]);
+        if (i == ARG_SCRATCH) p->scratch = dnnl_memory_desc_get_size(desc);
+        s = dnnl_memory_create(&p->mem[i], desc, d->engine, DNNL_MEMORY_NONE);
+    }
+    return s;
 }
 
 /* Success also where there is no kernel: then the product is remembered without a primitive. */
 static dnnl_status_t product_init(struct product *p, const struct gemm_dnnl *d, const struct key *k)
 {
     const char *kernel = "";
-    *p = (struct product){0};
-    dnnl_status_t s = key_plan(&p->plan, k, d->engine);
+    dnnl_primitive_desc_t plan = NULL;
+    *p = (struct product){.key = *k};
+    dnnl_status_t s = key_plan(&plan, k, d->engine);
     if (s == dnnl_success)
-        s = dnnl_primitive_desc_query(p->plan, dnnl_query_impl_info_str, 0, &kernel);
-    if (s == dnnl_success && strncmp(kernel, "brg", 3) == 0) {
-        p->scratch = dnnl_memory_desc_get_size(
-            dnnl_primitive_desc_query_md(p->plan, dnnl_query_scratchpad_md, 0));
-        p->mem = calloc((size_t)d->threads * ARGS, sizeof *p->mem);
-        s = p->mem ? dnnl_primitive_create(&p->primitive, p->plan) : dnnl_out_of_memory;
-    }
+        s = dnnl_primitive_desc_query(plan, dnnl_query_impl_info_str, 0, &kernel);
+    if (s == dnnl_success && strncmp(kernel, "brg", 3) == 0) s = product_build(p, d, plan);
     if (s == dnnl_unimplemented) s = dnnl_success;
-    if (s == dnnl_success)
-        p->key = *k;
-    else
-        product_release(p, d->threads);
+    if (s != dnnl_success) product_release(p);
+    if (plan) dnnl_primitive_desc_destroy(plan);
     return s;
 }
 
 static dnnl_status_t product_run(const struct product *p, const struct gemm_dnnl *d,
-                                 void *const at[ARGS], int thread)
+                                 const struct gemm_job *j)
 {
-    dnnl_memory_t *mem = p->mem + thread * ARGS;
+    void *const at[ARGS] = {j->a.p, j->b.p, j->c.p, j->bias.p, d->scratch};
     dnnl_exec_arg_t arg[ARGS];
-    dnnl_status_t s = dnnl_success;
     int n = 0;
-    for (int i = 0; i < ARGS && s == dnnl_success; i++) {
-        if (!at[i]) continue;
-        if (mem[i])
-            s = dnnl_memory_set_data_handle(mem[i], at[i]);
-        else
-            s = dnnl_memory_create(
-                &mem[i], dnnl_primitive_desc_query_md(p->plan, dnnl_query_exec_arg_md, arg_name[i]),
-                d->engine, at[i]);
-        arg[n++] = (dnnl_exec_arg_t){arg_name[i], mem[i]};
+    for (int i = 0; i < ARGS; i++) {
+        if (!p->mem[i]) continue;
+        dnnl_status_t s = dnnl_memory_set_data_handle(p->mem[i], at[i]);
+        if (s != dnnl_success) return s;
+        arg[n++] = (dnnl_exec_arg_t){arg_name[i], p->mem[i]};
     }
-    if (s == dnnl_success) s = dnnl_primitive_execute(p->primitive, d->stream, n, arg);
+    dnnl_status_t s = dnnl_primitive_execute(p->primitive, d->stream, n, arg);
     return s == dnnl_success ? dnnl_stream_wait(d->stream) : s;
 }
 
@@ -248,14 +249,14 @@ static dnnl_status_t product_run(const struct product *p, const struct gemm_dnnl
 static void table_clear(struct gemm_dnnl *d)
 {
     for (int i = 0; i < SLOTS; i++)
-        if (d->slot[i].key.m) product_release(&d->slot[i], d->threads);
+        if (d->slot[i].key.m) product_release(&d->slot[i]);
     d->used = 0;
 }
 
 /* The slot of this key, or the empty one where it belongs. */
 static struct product *table_find(struct gemm_dnnl *d, const struct key *k)
 {
-    const int32_t v[] = {k->n, k->k, k->lda, k->ldb, k->ldc, k->flags};
+    const int32_t v[] = {k->n, k->k, k->lda, k->ldb, k->ldc, k->threads, k->flags};
     uint64_t h = (uint64_t)k->m;
     for (size_t i = 0; i < sizeof v / sizeof *v; i++) h = random_mix(h ^ (uint64_t)v[i]);
     struct product *p = &d->slot[h % SLOTS];
@@ -264,45 +265,94 @@ static struct product *table_find(struct gemm_dnnl *d, const struct key *k)
     return p;
 }
 
-enum heed_status gemm_dnnl_prepare(struct gemm_dnnl *d, const struct gemm_job *tile, int n,
-                                   size_t *scratch, struct heed_error *err)
+static bool scratch_reserve(struct gemm_dnnl *d, size_t bytes)
 {
-    if (d->used + n > SLOTS_FULL) table_clear(d);
-    for (int i = 0; i < n; i++) {
-        struct key k = key_of(&tile[i]);
-        struct product *p = table_find(d, &k);
-        if (!p->key.m) {
-            /* oneDNN plans for as many threads as OpenMP would give the caller. The setting is the
-             * calling thread's own: no other thread of the process sees it change. */
-            int before = omp_get_max_threads();
-            omp_set_num_threads(1);
-            dnnl_status_t s = product_init(p, d, &k);
-            omp_set_num_threads(before);
-            if (s != dnnl_success) return fail(err, &k, "preparing", s);
-            d->used++;
-        }
-        if (!p->primitive) return HEED_EUNSUPPORTED;
-        if (p->scratch > *scratch) *scratch = p->scratch;
+    const size_t page = 4096;
+    if (bytes <= d->scratch_size) return true;
+    free(d->scratch);
+    bytes = (bytes + page - 1) / page * page;
+    d->scratch = aligned_alloc(page, bytes);
+    d->scratch_size = d->scratch ? bytes : 0;
+    return d->scratch != NULL;
+}
+
+/* The product of this job, made when it is not there yet: the table has room. HEED_EUNSUPPORTED:
+ * oneDNN has no kernel for it that we take. */
+static enum heed_status table_get(struct gemm_dnnl *d, struct product **out,
+                                  const struct gemm_job *j, int threads, struct heed_error *err)
+{
+    struct key k = key_of(j, threads);
+    struct product *p = *out = table_find(d, &k);
+    if (!p->key.m) {
+        dnnl_status_t s = product_init(p, d, &k);
+        if (s != dnnl_success) return fail(err, &k, "preparing", s);
+        d->used++;
+    }
+    if (!p->primitive) return HEED_EUNSUPPORTED;
+    if (!scratch_reserve(d, p->scratch))
+        return error_memory(err, p->scratch, "the scratch memory of matrix products");
+    return HEED_OK;
+}
+
+/* ---- pieces of the inner side ---- */
+
+/* When a is transposed, oneDNN gives an inner side of 2048 or more to several threads. */
+enum { PIECE = 1024, PIECE_KINDS = 3 }; /* kinds: first, middle, last */
+
+/* The piece from k on. */
+static struct gemm_job piece_at(const struct gemm_job *j, int k)
+{
+    struct gemm_job p = *j;
+    if (!j->ta) return p;
+    int inner = gemm_inner(j), n = inner - k < PIECE ? inner - k : PIECE;
+    p.a = mat_rows(j->a, k, n);
+    p.b = j->tb ? mat_cols(j->b, k, n) : mat_rows(j->b, k, n);
+    if (k > 0) {
+        p.beta = 1;
+        p.bias = (struct mat){0};
+    }
+    p.relu = j->relu && k + n == inner;
+    return p;
+}
+
+/* All pieces are made ready first: one that is refused must find c untouched. */
+static enum heed_status run_pieces(struct gemm_dnnl *d, const struct gemm_job *j, int threads,
+                                   struct heed_error *err)
+{
+    struct product *product;
+    int inner = gemm_inner(j), step = j->ta ? PIECE : inner;
+    if (d->used + PIECE_KINDS > SLOTS_FULL) table_clear(d);
+    for (int k = 0; k < inner; k += step) {
+        struct gemm_job p = piece_at(j, k);
+        enum heed_status status = table_get(d, &product, &p, threads, err);
+        if (status != HEED_OK) return status;
+    }
+    for (int k = 0; k < inner; k += step) {
+        struct gemm_job p = piece_at(j, k);
+        enum heed_status status = table_get(d, &product, &p, threads, err);
+        if (status != HEED_OK) return status;
+        dnnl_status_t s = product_run(product, d, &p);
+        if (s != dnnl_success) return fail(err, &product->key, "computing", s);
     }
     return HEED_OK;
 }
 
-enum heed_status gemm_dnnl_tile(struct gemm_dnnl *d, const struct gemm_job *tile, int thread,
-                                void *scratch, struct heed_error *err)
+/* oneDNN plans for and runs on as many threads as OpenMP would give the caller. The setting is the
+ * calling thread's own: no other thread of the process sees it change. */
+enum heed_status gemm_dnnl_run(struct gemm_dnnl *d, const struct gemm_job *j, int threads,
+                               struct heed_error *err)
 {
-    struct key k = key_of(tile);
-    const struct product *p = table_find(d, &k);
-    assert(p->primitive && thread < d->threads);
-    void *const at[ARGS] = {tile->a.p, tile->b.p, tile->c.p, tile->bias.p, scratch};
-    dnnl_status_t s = product_run(p, d, at, thread);
-    return s == dnnl_success ? HEED_OK : fail(err, &k, "computing", s);
+    int before = omp_get_max_threads();
+    if (before != threads) omp_set_num_threads(threads);
+    enum heed_status status = run_pieces(d, j, threads, err);
+    if (before != threads) omp_set_num_threads(before);
+    return status;
 }
 
-enum heed_status gemm_dnnl_open(struct gemm_dnnl **out, int threads, struct heed_error *err)
+enum heed_status gemm_dnnl_open(struct gemm_dnnl **out, struct heed_error *err)
 {
     struct gemm_dnnl *d = calloc(1, sizeof *d);
     if (!d) return error_memory(err, sizeof *d, "the table of matrix products");
-    d->threads = threads;
     dnnl_status_t s = dnnl_engine_create(&d->engine, dnnl_cpu, 0);
     if (s == dnnl_success) s = dnnl_stream_create(&d->stream, d->engine, dnnl_stream_default_flags);
     if (s != dnnl_success) {
@@ -320,5 +370,6 @@ void gemm_dnnl_free(struct gemm_dnnl *d)
     table_clear(d);
     if (d->stream) dnnl_stream_destroy(d->stream);
     if (d->engine) dnnl_engine_destroy(d->engine);
+    free(d->scratch);
     free(d);
 }

@@ -1,34 +1,43 @@
 /*
- * gemm_plain.c - a tile of a matrix product in plain C: any type, any shape, any machine.
+ * gemm_plain.c - matrix products in plain C: any type, any shape, any machine.
  *
- * Place: under gemm.c, for builds without oneDNN and for tiles that oneDNN does not take.
+ * Place: under gemm.c, for builds without oneDNN and for products that oneDNN does not take.
  *
- * Blocks of both inputs are copied, widened to f32, into slivers that the innermost function reads
- * from front to back. Every element of the result is one sum in the order of the inner side,
- * whatever the blocking, so its bits depend on nothing but its row of a and its column of b.
+ * The result is cut into blocks, a thread to a block. What a block needs of both inputs is copied,
+ * widened to f32, into slivers that the innermost function reads from front to back. Every element
+ * of the result is one sum in the order of the inner side, whatever the blocks, so its bits depend
+ * on nothing but its row of a and its column of b.
  */
+#include <omp.h>
 #include <string.h>
 
 #include "ops/bf16.h"
 #include "ops/cpu/gemm.h"
 
-/* STEP_M x STEP_N sums stay in registers: 12 of 8 floats with AVX2. */
-enum { STEP_M = 6, STEP_N = 16, BLOCK_M = 192, BLOCK_N = 256, BLOCK_K = 256 };
-enum { STEP = STEP_M * STEP_N };
+/* STEP_M x STEP_N sums stay in registers: 12 vectors of 8 floats. */
+enum { STEP_M = 6, STEP_N = 16, STEP = STEP_M * STEP_N };
+/* Both are multiples of the steps. A small product is cut finer, into blocks of LEAST_N columns,
+ * to give work to more threads. */
+enum { BLOCK_M = 192, BLOCK_N = 256, BLOCK_K = 256, LEAST_N = 64, ENOUGH = 16 };
 
-/* One thread's work space: about 400 KiB, meant to stay in the second-level cache. */
+/* Of one thread: about 400 KiB, meant to stay in the second-level cache. */
 struct work {
     float a[BLOCK_M * BLOCK_K];   /* [rows/STEP_M][k][STEP_M] */
     float b[STEP_N * BLOCK_K];    /* [k][STEP_N] */
     float sum[BLOCK_M * BLOCK_N]; /* [cols/STEP_N][rows/STEP_M][STEP_M][STEP_N] */
 };
-const size_t gemm_plain_scratch = sizeof(struct work);
+const size_t gemm_plain_work = sizeof(struct work);
 
 typedef float v8 __attribute__((vector_size(32)));
 
 static int min(int a, int b)
 {
     return a < b ? a : b;
+}
+
+static int parts(int n, int size)
+{
+    return (n + size - 1) / size;
 }
 
 /* sum[i][c] += a[p][i] * b[p][c] over p in [0, k). The compiler makes one version for each ISA
@@ -94,7 +103,7 @@ static void finish(const struct gemm_job *j, int r, int c, int n, const float *s
 /* The rows x cols block of c at (r, c). */
 static void block(const struct gemm_job *j, struct work *w, int r, int c, int rows, int cols)
 {
-    int steps_m = (rows + STEP_M - 1) / STEP_M, inner = gemm_inner(j);
+    int steps_m = parts(rows, STEP_M), inner = gemm_inner(j);
     memset(w->sum, 0, sizeof w->sum);
     for (int k0 = 0; k0 < inner; k0 += BLOCK_K) {
         int k = min(BLOCK_K, inner - k0);
@@ -113,10 +122,15 @@ static void block(const struct gemm_job *j, struct work *w, int r, int c, int ro
                    w->sum + n * steps_m * STEP + i * STEP_N);
 }
 
-void gemm_plain_tile(const struct gemm_job *tile, void *scratch)
+void gemm_plain_run(const struct gemm_job *j, void *work, int threads)
 {
-    for (int r = 0; r < tile->c.rows; r += BLOCK_M)
-        for (int c = 0; c < tile->c.cols; c += BLOCK_N)
-            block(tile, scratch, r, c, min(BLOCK_M, tile->c.rows - r),
-                  min(BLOCK_N, tile->c.cols - c));
+    int rows = j->c.rows, cols = j->c.cols, down = parts(rows, BLOCK_M), width = BLOCK_N;
+    while (width > LEAST_N && down * parts(cols, width) < ENOUGH) width /= 2;
+    int across = parts(cols, width);
+#pragma omp parallel for schedule(dynamic) num_threads(threads) if (down * across > 1)
+    for (int i = 0; i < down * across; i++) {
+        int r = i / across * BLOCK_M, c = i % across * width;
+        block(j, (struct work *)work + omp_get_thread_num(), r, c, min(BLOCK_M, rows - r),
+              min(width, cols - c));
+    }
 }
