@@ -23,7 +23,7 @@ awk -F '\t' 'NR <= 4 { print "    " $1 "  =  " $2 }' "$dir/train.tsv"
 say "$heed" vocab --size 600 --tag '>>de<<' --tag '>>zh<<' --out "$dir/vocab.model" \
     "$dir/train.tsv"
 say "$heed" train --pairs "$dir/train.tsv" --vocab "$dir/vocab.model" --preset tiny \
-    --dropout 0 --steps 600 --batch-tokens 1024 --warmup 200 --lr 0.001 --out "$dir/model"
+    --dropout 0 --steps 1400 --batch-tokens 512 --warmup 300 --lr 0.001 --out "$dir/model"
 
 printf '\n$ %s translate --model %s < %s\n\n' "$heed" "$dir/model" "$dir/test.src"
 "$heed" translate --quiet --model "$dir/model" <"$dir/test.src" >"$dir/test.out"

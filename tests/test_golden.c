@@ -12,7 +12,7 @@
  * Steps: Adam divides a gradient by its own size, so a tiny gradient, most of it rounding, moves
  * its parameter as far as a large one does, and a largest difference would measure the luck of
  * one element. What is compared is the way each tensor has gone: the length of the difference over
- * the length of the golden way. f32 is some 4e-5 off, in the tensor with the smallest gradients.
+ * the length of the golden way. f32 is 3e-6 off in most tensors and 7e-5 in the worst.
  */
 #include <math.h>
 #include <stdio.h>
@@ -38,8 +38,8 @@ struct setup {
     double loss, largest, length, way; /* tolerances */
 };
 
-static const struct setup ref_f32 = {"ref", &precision_f32, 1e-6, 1e-5, 1e-5, 1e-4};
-static const struct setup cpu_f32 = {"cpu", &precision_f32, 1e-6, 1e-5, 1e-5, 1e-4};
+static const struct setup ref_f32 = {"ref", &precision_f32, 1e-6, 1e-5, 1e-5, 3e-4};
+static const struct setup cpu_f32 = {"cpu", &precision_f32, 1e-6, 1e-5, 1e-5, 3e-4};
 static const struct setup cpu_bf16 = {"cpu", &precision_bf16, 1e-3, 0.2, 0.1, 0.2};
 
 struct golden {

@@ -1,5 +1,6 @@
 #!/bin/sh
 # test_learning.sh - the whole program learns: lines of letters reversed, to 95% of held-out lines.
+# And what it learned it says of a line alone as among others.
 #
 # usage: test_learning.sh PROGRAM
 set -eu
@@ -26,7 +27,13 @@ awk -v train="$dir/train.tsv" -v test="$dir/test.tsv" 'BEGIN {
     --d-ff 128 --encoder-layers 2 --decoder-layers 2 --dropout 0 --attention-dropout 0 \
     --ff-dropout 0 --batch-tokens 1024 --steps 1200 --warmup 200 --lr 0.001 --seed 1 --quiet \
     --out "$dir/model"
-cut -f 1 "$dir/test.tsv" | "$heed" translate --quiet --model "$dir/model" >"$dir/out"
+cut -f 1 "$dir/test.tsv" >"$dir/in"
+"$heed" translate --quiet --model "$dir/model" --threads 2 <"$dir/in" >"$dir/out"
+
+# a translation does not depend on its neighbours or on the threads
+head -n 20 "$dir/in" | while read -r line; do
+    "$heed" translate --quiet --model "$dir/model" --threads 1 "$line"
+done | cmp - "$dir/out" 2>&1 | grep -v 'EOF on -' && exit 1
 cut -f 2 "$dir/test.tsv" | paste - "$dir/out" | awk -F '\t' '
     $1 == $2 { right++ }
     END { printf "%d of %d held-out lines are reversed\n", right, NR; exit right < 0.95 * NR }'

@@ -100,15 +100,16 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* Cuts the rows into sentences: q at ints[0], k and klen behind it. With keys of their own there
- * are gaps between them, one sentence asks nothing, and (forward) two share their keys, as beams
- * do. Returns the rows of the keys. */
+/* Where q, k and klen are in the ints. */
+enum { SENTENCES = 8, AT_K = SENTENCES + 1, AT_KLEN = AT_K + SENTENCES };
+
+/* Cuts the rows into sentences. Keys of their own have gaps between them, one sentence asks
+ * nothing, and (forward) two share their keys, as beams do. Returns the rows of the keys. */
 static int plan_seqs(struct trial *t, bool share)
 {
     static const int length[] = {5, 1, 9, 2, 40, 300};
-    enum { MOST = 8 };
     struct seqs *s = &t->seqs;
-    int32_t *q = t->ints, *k = q + MOST + 1, *klen = k + MOST, keys = 0;
+    int32_t *q = t->ints, *k = q + AT_K, *klen = q + AT_KLEN, keys = 0;
     *s = (struct seqs){.causal = t->flags & CAUSAL};
     for (int i = 0; q[s->n] < t->rows; i++, s->n++) {
         bool cross = t->flags & CROSS, asks_nothing = cross && i == 1;
@@ -128,7 +129,7 @@ static struct attention attention_of(const struct trial *t, const struct mat *m,
                                      const int32_t *ints)
 {
     struct attention a = {m[0], m[1], m[2], m[3], m[4], t->out, t->seqs, t->drop};
-    a.seqs.q = ints, a.seqs.k = ints + 9, a.seqs.klen = ints + 17;
+    a.seqs.q = ints, a.seqs.k = ints + AT_K, a.seqs.klen = ints + AT_KLEN;
     return a;
 }
 

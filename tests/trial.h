@@ -317,6 +317,7 @@ static void check_slot(const struct slot *s, struct mat found, const char *what)
     for (int i = 0; i < found.rows; i++)
         for (int c = 0; c < found.cols; c++) {
             double a = number(found, i, c), b = number(s->ref, i, c);
+            if (s->ints) a = *(int32_t *)mat_at(found, i, c), b = *(int32_t *)mat_at(s->ref, i, c);
             bool near = fabs(a - b) <= tol.self * fabs(b) + tol.largest * largest;
             bool good = near || a == b || (isnan(a) && isnan(b));
             if (s->ints) good = !memcmp(mat_at(found, i, c), mat_at(s->ref, i, c), 4);

@@ -39,9 +39,9 @@ int cmd_vocab(int argc, char **argv)
         .command = "vocab",
         .summary = "train a subword vocabulary on raw text",
         .synopsis = "--size N --out FILE [options] TEXT...",
-        .about = "TEXT is plain, .gz or .xz, a sentence a line; tabs separate sentences too, so "
-                 "files of\n"
-                 "pairs do. One vocabulary serves both languages.",
+        .about =
+            "TEXT is plain, .gz or .xz, a sentence a line; tabs separate sentences as well, so\n"
+            "that files of pairs serve. One vocabulary is for both languages.",
         .example = "  heed vocab --size 8000 --out vocab.model train.en train.zh",
         .option = option,
         .n = sizeof option / sizeof option[0],

@@ -20,7 +20,6 @@
 #include "ops/cpu/kernels.h"
 
 enum {
-    STRIP = 64,         /* columns that one thread sums over all rows */
     SPAN = 65536,       /* elements of a flat array that one thread takes at a time */
     SMALL = 16384,      /* elements below which starting threads costs more than it saves */
     MAX_THREADS = 1024, /* beyond this the runtime may not be able to start them */
@@ -127,8 +126,8 @@ static void cpu_embed_bwd(struct backend *be, struct mat de, const int32_t *id, 
     struct cpu *cpu = cpu_of(be);
     float scale = sqrtf((float)dy.cols);
 #pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(dy)))
-    for (int c = 0; c < dy.cols; c += STRIP) {
-        int n = int_min(dy.cols - c, STRIP);
+    for (int c = 0; c < dy.cols; c += CPU_STRIP) {
+        int n = int_min(dy.cols - c, CPU_STRIP);
         for (int i = 0; i < dy.rows; i++)
             cpu->k->embed_bwd(mat_at(de, id[i], c), mat_at(dy, i, c), dy.type, c, n, scale,
                               drop_row(d, (uint64_t)i));
@@ -161,9 +160,9 @@ static void cpu_add_norm_bwd(struct backend *be, struct mat dx, struct mat dr, s
                          *(float *)mat_at(rstd, i, 0), g.p, dy.cols, dy.type,
                          drop_row(d, (uint64_t)i));
 #pragma omp parallel for schedule(static) num_threads(team)
-    for (int c = 0; c < dy.cols; c += STRIP)
+    for (int c = 0; c < dy.cols; c += CPU_STRIP)
         cpu->k->norm_bwd_columns(mat_at(dg, 0, c), mat_at(db, 0, c), mat_at(dy, 0, c), dy.ld,
-                                 mat_at(xhat, 0, c), xhat.ld, dy.rows, int_min(dy.cols - c, STRIP),
+                                 mat_at(xhat, 0, c), xhat.ld, dy.rows, int_min(dy.cols - c, CPU_STRIP),
                                  dy.type);
 }
 

@@ -22,7 +22,10 @@ struct cpu {
     double *partial; /* [CPU_PARTIALS] partial sums of sqnorm */
 };
 
-enum { CPU_PARTIALS = 4096 };
+enum {
+    CPU_PARTIALS = 4096,
+    CPU_STRIP = 64 /* columns that one thread sums over all rows */
+};
 
 /* The ISA is "baseline", "avx2" or "avx512"; NULL: the best this machine has. For tests. */
 enum heed_status cpu_open_isa(struct backend **out, int threads, const char *isa,

@@ -36,7 +36,7 @@ void gemm_run(struct gemm *g, const struct gemm_job *j)
     assert(j->c.cols == (j->tb ? j->b.rows : j->b.cols));
     if (j->c.rows == 0 || j->c.cols == 0 || g->failed.status != HEED_OK) return;
     struct heed_error err = {0};
-    enum heed_status status = gemm_dnnl_run(g->dnnl, j, g->threads, &err);
+    enum heed_status status = gemm_dnnl_run(g->dnnl, j, &err);
     if (status == HEED_EUNSUPPORTED)
         run_plain(g, j);
     else if (status != HEED_OK)
@@ -57,7 +57,7 @@ enum heed_status gemm_open(struct gemm **out, int threads, struct heed_error *er
     struct gemm *g = calloc(1, sizeof *g);
     if (!g) return error_memory(err, sizeof *g, "matrix products");
     g->threads = threads;
-    enum heed_status status = gemm_dnnl_open(&g->dnnl, err);
+    enum heed_status status = gemm_dnnl_open(&g->dnnl, threads, err);
     if (status == HEED_OK)
         *out = g;
     else

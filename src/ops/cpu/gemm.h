@@ -22,7 +22,8 @@ void gemm_free(struct gemm *g);
 /* c = op(a) op(b) + bias + beta*c, then ReLU when relu is set. op transposes where ta, tb say so;
  * the sizes are c.rows, c.cols and the inner side of a, which must not be 0. beta is 0 or 1; with
  * 0 c is not read. bias [1, c.cols] F32; {0}: none. a and b have one type (F32 or BF16), c is F32
- * or that type; the sum over the inner side is F32. c overlaps neither a nor b. */
+ * or that type; the sum over the inner side is F32. c overlaps neither a nor b. The ReLU of a NaN
+ * may be 0. */
 struct gemm_job {
     struct mat c, a, b, bias;
     bool ta, tb;
@@ -35,7 +36,7 @@ void gemm_run(struct gemm *g, const struct gemm_job *j);
 /* The first failure since the last call, in err; or HEED_OK. */
 enum heed_status gemm_status(struct gemm *g, struct heed_error *err);
 
-/* ---- inside: the two ways; each does the job on up to `threads` threads ---- */
+/* ---- inside: the two ways to compute a product ---- */
 
 static inline int gemm_inner(const struct gemm_job *j)
 {
@@ -48,9 +49,9 @@ void gemm_plain_run(const struct gemm_job *j, void *work, int threads);
 
 /* HEED_EUNSUPPORTED, without a sentence: this product is better left to gemm_plain_run. */
 struct gemm_dnnl;
-enum heed_status gemm_dnnl_open(struct gemm_dnnl **out, struct heed_error *err);
+enum heed_status gemm_dnnl_open(struct gemm_dnnl **out, int threads, struct heed_error *err);
 void gemm_dnnl_free(struct gemm_dnnl *d);
-enum heed_status gemm_dnnl_run(struct gemm_dnnl *d, const struct gemm_job *j, int threads,
+enum heed_status gemm_dnnl_run(struct gemm_dnnl *d, const struct gemm_job *j,
                                struct heed_error *err);
 
 #endif

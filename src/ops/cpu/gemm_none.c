@@ -4,9 +4,9 @@
  */
 #include "ops/cpu/gemm.h"
 
-enum heed_status gemm_dnnl_open(struct gemm_dnnl **out, struct heed_error *err)
+enum heed_status gemm_dnnl_open(struct gemm_dnnl **out, int threads, struct heed_error *err)
 {
-    (void)err;
+    (void)threads, (void)err;
     *out = NULL;
     return HEED_OK;
 }
@@ -16,9 +16,9 @@ void gemm_dnnl_free(struct gemm_dnnl *d)
     (void)d;
 }
 
-enum heed_status gemm_dnnl_run(struct gemm_dnnl *d, const struct gemm_job *j, int threads,
+enum heed_status gemm_dnnl_run(struct gemm_dnnl *d, const struct gemm_job *j,
                                struct heed_error *err)
 {
-    (void)d, (void)j, (void)threads, (void)err;
+    (void)d, (void)j, (void)err;
     return HEED_EUNSUPPORTED;
 }

@@ -83,7 +83,7 @@ static void pack(float *to, struct mat m, bool t, int at, int n, int width, int 
     }
 }
 
-/* One row of a step: the sums become numbers of c. A NaN stays one. */
+/* One row of a step: the sums become numbers of c. */
 static void finish(const struct gemm_job *j, int r, int c, int n, const float *sum)
 {
     void *row = mat_at(j->c, r, c);
@@ -104,7 +104,7 @@ static void finish(const struct gemm_job *j, int r, int c, int n, const float *s
 static void block(const struct gemm_job *j, struct work *w, int r, int c, int rows, int cols)
 {
     int steps_m = parts(rows, STEP_M), inner = gemm_inner(j);
-    memset(w->sum, 0, sizeof w->sum);
+    memset(w->sum, 0, sizeof *w->sum * (size_t)(STEP * steps_m * parts(cols, STEP_N)));
     for (int k0 = 0; k0 < inner; k0 += BLOCK_K) {
         int k = min(BLOCK_K, inner - k0);
         for (int m = 0; m < steps_m; m++)

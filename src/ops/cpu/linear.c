@@ -14,8 +14,6 @@
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/kernels.h"
 
-enum { STRIP = 64 }; /* columns of the bias gradient that one thread adds up */
-
 static struct cpu *cpu_of(struct backend *be)
 {
     return (struct cpu *)be;
@@ -61,8 +59,8 @@ static void mask(struct cpu *cpu, struct mat dy, struct mat y, bool relu, struct
 static void add_columns(struct cpu *cpu, struct mat db, struct mat dy)
 {
 #pragma omp parallel for schedule(static) num_threads(cpu->threads)
-    for (int c = 0; c < dy.cols; c += STRIP) {
-        int n = dy.cols - c < STRIP ? dy.cols - c : STRIP;
+    for (int c = 0; c < dy.cols; c += CPU_STRIP) {
+        int n = dy.cols - c < CPU_STRIP ? dy.cols - c : CPU_STRIP;
         cpu->k->add_columns(mat_at(db, 0, c), mat_at(dy, 0, c), dy.ld, dy.rows, n, dy.type);
     }
 }
