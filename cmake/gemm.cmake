@@ -15,8 +15,8 @@ if(HEED_DNNL AND DNNL_INCLUDE_DIR AND DNNL_LIBRARY)
   message(NOTICE "heed ${PROJECT_VERSION}: matrix products by oneDNN (${DNNL_LIBRARY})")
 else()
   target_sources(heed PRIVATE src/ops/cpu/gemm_none.c)
-  message(NOTICE "heed ${PROJECT_VERSION}: matrix products in plain C, several times slower than "
-                 "with oneDNN (package libdnnl-dev)")
+  message(NOTICE "heed ${PROJECT_VERSION}: matrix products in plain C, slower than with "
+                 "oneDNN (package libdnnl-dev)")
 endif()
 
 if(HEED_SANITIZE STREQUAL "thread")

@@ -62,7 +62,7 @@ static void print_quoted(const char *word)
 
 static void print_how_to_go_on(const struct train *t, int argc, char **argv)
 {
-    fputs("saved; to go on:\n ", stderr);
+    fputs("to go on:\n ", stderr);
     for (int i = 0; i < argc; i++) {
         fputc(' ', stderr);
         print_quoted(argv[i]);

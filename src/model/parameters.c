@@ -19,7 +19,12 @@ const struct precision precision_f64 = {TYPE_F64, TYPE_F64, TYPE_F64};
 
 /* ---- the walk ---- */
 
-enum role { ROLE_EMBEDDING, ROLE_MATRIX, ROLE_BIAS, ROLE_GAIN };
+enum role { ROLE_EMBEDDING, ROLE_PROJECTION, ROLE_MATRIX, ROLE_BIAS, ROLE_GAIN };
+
+static bool is_matrix(enum role role)
+{
+    return role <= ROLE_MATRIX;
+}
 
 /* Called for every tensor in file order; slot is its place in the weights being walked. */
 struct walk {
@@ -43,9 +48,9 @@ static void walk_tensor(struct walk *k, const char *name, enum role role, struct
 static void walk_attention(struct walk *k, const char *prefix, struct attention_weights *w, int d)
 {
     snprintf(k->prefix, sizeof k->prefix, "%s", prefix);
-    walk_tensor(k, "q_proj.weight", ROLE_MATRIX, &w->q, d, d);
-    walk_tensor(k, "k_proj.weight", ROLE_MATRIX, &w->k, d, d);
-    walk_tensor(k, "v_proj.weight", ROLE_MATRIX, &w->v, d, d);
+    walk_tensor(k, "q_proj.weight", ROLE_PROJECTION, &w->q, d, d);
+    walk_tensor(k, "k_proj.weight", ROLE_PROJECTION, &w->k, d, d);
+    walk_tensor(k, "v_proj.weight", ROLE_PROJECTION, &w->v, d, d);
     walk_tensor(k, "out_proj.weight", ROLE_MATRIX, &w->out, d, d);
     walk_tensor(k, "norm.weight", ROLE_GAIN, &w->norm_g, 1, d);
     walk_tensor(k, "norm.bias", ROLE_BIAS, &w->norm_b, 1, d);
@@ -95,7 +100,7 @@ static void bind_visit(struct walk *k, const char *name, enum role role, struct 
 {
     (void)name;
     struct bind *b = (struct bind *)k;
-    bool matrix = role == ROLE_MATRIX || role == ROLE_EMBEDDING;
+    bool matrix = is_matrix(role);
     enum type type = matrix ? b->matrix_type : b->vector_type;
     char *base = matrix ? b->matrix : b->vector;
     *slot = mat_make(base + k->at * type_size(type), rows, cols, type);
@@ -123,7 +128,7 @@ static void list_visit(struct walk *k, const char *name, enum role role, struct 
     if (k->index >= l->max) return;
     struct parameter *p = &l->list[k->index];
     snprintf(p->name, sizeof p->name, "%s", name);
-    p->dims = role == ROLE_MATRIX || role == ROLE_EMBEDDING ? 2 : 1;
+    p->dims = is_matrix(role) ? 2 : 1;
     p->rows = rows;
     p->cols = cols;
     p->at = k->at;
@@ -168,17 +173,26 @@ static double normal(uint64_t *state)
     return sqrt(-2 * log(u)) * cos(2 * M_PI * v);
 }
 
+/* q, k and v count as the one [3D,D] matrix that they are in memory. With a bound of their own,
+ * larger by sqrt(2), attention outweighs the residual from the start: the rows of the encoder grow
+ * alike, attention over them stays uniform, and the decoder never learns to look. */
+static int rows_out(enum role role, int rows)
+{
+    return role == ROLE_PROJECTION ? 3 * rows : rows;
+}
+
 static void init_visit(struct walk *k, const char *name, enum role role, struct mat *slot, int rows,
                        int cols)
 {
     (void)name, (void)slot;
     struct init *in = (struct init *)k;
     uint64_t state = random_at(in->seed, 1, k->index);
-    double bound = sqrt(6.0 / (rows + cols)), deviation = 1 / sqrt(cols);
+    double bound = sqrt(6.0 / (rows_out(role, rows) + cols)), deviation = 1 / sqrt(cols);
     for (size_t i = 0; i < (size_t)rows * cols; i++) {
         double x = 0;
         if (role == ROLE_EMBEDDING) x = normal(&state) * deviation;
-        if (role == ROLE_MATRIX) x = (2 * random_unit(&state) - 1) * bound;
+        if (role == ROLE_MATRIX || role == ROLE_PROJECTION)
+            x = (2 * random_unit(&state) - 1) * bound;
         if (role == ROLE_GAIN) x = 1;
         put(in->base, k->at + i, x, in->type);
     }

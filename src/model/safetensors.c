@@ -271,8 +271,7 @@ static enum heed_status parse_tensors(struct safetensors *s, const char *path,
     if (!s->tensor) return error_memory(err, most * sizeof *s->tensor, path);
     const char *name;
     json_t *entry;
-    json_object_foreach(s->header, name, entry)
-    {
+    json_object_foreach (s->header, name, entry) {
         if (strcmp(name, METADATA) == 0) continue;
         struct tensor *t = &s->tensor[s->n++];
         t->name = name;
@@ -327,8 +326,7 @@ static enum heed_status check_metadata(const struct safetensors *s, const char *
         return error_set(err, HEED_EFORMAT, "%s: %s is not a JSON object", path, METADATA);
     const char *key;
     json_t *value;
-    json_object_foreach(metadata, key, value)
-    {
+    json_object_foreach (metadata, key, value) {
         if (!json_is_string(value))
             return error_set(err, HEED_EFORMAT, "%s: \"%.80s\" of %s is not a string", path, key,
                              METADATA);

@@ -162,8 +162,8 @@ static void cpu_add_norm_bwd(struct backend *be, struct mat dx, struct mat dr, s
 #pragma omp parallel for schedule(static) num_threads(team)
     for (int c = 0; c < dy.cols; c += CPU_STRIP)
         cpu->k->norm_bwd_columns(mat_at(dg, 0, c), mat_at(db, 0, c), mat_at(dy, 0, c), dy.ld,
-                                 mat_at(xhat, 0, c), xhat.ld, dy.rows, int_min(dy.cols - c, CPU_STRIP),
-                                 dy.type);
+                                 mat_at(xhat, 0, c), xhat.ld, dy.rows,
+                                 int_min(dy.cols - c, CPU_STRIP), dy.type);
 }
 
 /* ---- loss and search: rows of logits ---- */

@@ -7,6 +7,7 @@
 #include "ops/cpu/gemm.h"
 
 #include <assert.h>
+#include <omp.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -56,8 +57,11 @@ enum heed_status gemm_open(struct gemm **out, int threads, struct heed_error *er
     assert(threads >= 1);
     struct gemm *g = calloc(1, sizeof *g);
     if (!g) return error_memory(err, sizeof *g, "matrix products");
-    g->threads = threads;
-    enum heed_status status = gemm_dnnl_open(&g->dnnl, threads, err);
+    /* oneDNN plans for all the threads it is promised and leaves out the work of those that do not
+     * come, so none may be promised that OpenMP would not give. */
+    int most = omp_get_thread_limit();
+    g->threads = threads < most ? threads : most;
+    enum heed_status status = gemm_dnnl_open(&g->dnnl, g->threads, err);
     if (status == HEED_OK)
         *out = g;
     else

@@ -109,10 +109,10 @@ struct product {
     size_t scratch;             /* bytes */
 };
 
-/* A training run needs some hundreds: the products of a layer times the numbers of rows that occur,
- * in steps of ROW_PAD. One takes 12 to 32 KiB, mostly code, and 0.15 to 0.35 ms to make. A full
- * table is emptied. */
-enum { SLOTS = 2048, SLOTS_FULL = 1024 };
+/* A training run needs one to two thousand: the products of a layer times the numbers of rows that
+ * occur, in steps of ROW_PAD. One takes 12 to 32 KiB, mostly code, and 0.15 to 0.35 ms to make. A
+ * full table is emptied. */
+enum { SLOTS = 4096, SLOTS_FULL = 2048 };
 
 struct gemm_dnnl {
     int threads;
