@@ -45,21 +45,28 @@ __attribute__((target("avx2,fma"))) static double bench_burn_avx2(void)
     return 2.0 * 8 * CHAINS * BENCH_ROUNDS;
 }
 
-/* f32 GFLOP/s of `threads` threads (0: all cores), the best of several; 0 where not known. */
-static inline double bench_peak(int threads)
+/* GFLOP/s of burn on `threads` threads (0: all cores), the best of several. */
+static inline double bench_rate(int threads, double (*burn)(void))
 {
-    bool avx512 = __builtin_cpu_supports("avx512f");
-    if (!avx512 && !(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))) return 0;
     double best = 0;
     int n = threads > 0 ? threads : omp_get_num_procs();
     for (int run = 0; run < 7; run++) {
         double operations = 0, began = bench_now();
 #pragma omp parallel num_threads(n) reduction(+ : operations)
-        operations += avx512 ? bench_burn_avx512() : bench_burn_avx2();
+        operations += burn();
         double rate = operations / (bench_now() - began) * 1e-9;
         if (rate > best) best = rate;
     }
     return best;
+}
+
+/* The f32 peak; 0 where not known. */
+static inline double bench_peak(int threads)
+{
+    if (__builtin_cpu_supports("avx512f")) return bench_rate(threads, bench_burn_avx512);
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return bench_rate(threads, bench_burn_avx2);
+    return 0;
 }
 
 #endif

@@ -50,15 +50,7 @@ __attribute__((target("avx512f,avx512bf16"))) static double burn_bf16(void)
 
 static double peak_bf16(int threads)
 {
-    double best = 0;
-    for (int run = 0; run < 7 && __builtin_cpu_supports("avx512bf16"); run++) {
-        double operations = 0, began = bench_now();
-#pragma omp parallel num_threads(threads) reduction(+ : operations)
-        operations += burn_bf16();
-        double rate = operations / (bench_now() - began) * 1e-9;
-        if (rate > best) best = rate;
-    }
-    return best;
+    return __builtin_cpu_supports("avx512bf16") ? bench_rate(threads, burn_bf16) : 0;
 }
 
 /* ---- layers ---- */
