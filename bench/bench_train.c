@@ -15,6 +15,7 @@
 
 #include "base/random.h"
 #include "bench.h"
+#include "cli/waiting.h"
 #include "model/transformer.h"
 #include "text/batch.h"
 #include "train/optimizer.h"
@@ -107,6 +108,7 @@ static double step(struct run *r, struct optimizer *opt, const struct packed *b,
 
 int main(int argc, char **argv)
 {
+    wait_briefly(argv);
     const char *config = "base", *precision = "f32", *path = NULL;
     int threads = 0;
     for (int i = 1; i < argc; i++) {

@@ -5,7 +5,6 @@
  * How a trial works is told in trial.h. Here each op has a plan that names its matrices and a call
  * that passes them on in that order; the table at the end says which shapes and flags are tried.
  */
-#include <unistd.h>
 
 #include "trial.h"
 
@@ -455,19 +454,8 @@ static void test_cached_is_recomputed(void **state)
     toy_close(&t);
 }
 
-/* Threads that wait must sleep here: five of them spinning on two cores take minutes. OpenMP reads
- * its settings before main, hence the second start. */
-static void sleep_when_idle(char **argv)
+int main(void)
 {
-    if (getenv("OMP_WAIT_POLICY")) return;
-    setenv("OMP_WAIT_POLICY", "passive", 1);
-    execv("/proc/self/exe", argv);
-}
-
-int main(int argc, char **argv)
-{
-    (void)argc;
-    sleep_when_idle(argv);
     struct backends backends;
     struct op_test op[CASES];
     struct CMUnitTest tests[CASES + 3];

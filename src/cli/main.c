@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/waiting.h"
 #include "heed.h"
 
 static const struct command {
@@ -85,5 +86,6 @@ int main(int argc, char **argv)
     const struct command *c = find(name);
     if (!c) return unknown(name);
     if (asks_help) return c->run(3, (char *[]){argv[0], argv[2], "--help", NULL});
+    if (c->run == cmd_train) wait_briefly(argv);
     return c->run(argc, argv);
 }

@@ -35,7 +35,7 @@ static void check(const struct attention *a)
 
 void cpu_attend(struct backend *be, const struct attention *a)
 {
-    const struct cpu *cpu = (const struct cpu *)be;
+    const struct cpu *cpu = cpu_of(be);
     const struct seqs *s = &a->seqs;
     check(a);
     int spans = (s->max_q + SPAN - 1) / SPAN;
@@ -54,7 +54,7 @@ void cpu_attend(struct backend *be, const struct attention *a)
 void cpu_attend_bwd(struct backend *be, const struct attention *a, struct mat dq, struct mat dk,
                     struct mat dv, struct mat dout)
 {
-    const struct cpu *cpu = (const struct cpu *)be;
+    const struct cpu *cpu = cpu_of(be);
     const struct attend_grad g = {a, dq, dk, dv, dout};
     check(a);
     assert(dq.type == a->q.type && dk.type == dq.type && dv.type == dq.type);

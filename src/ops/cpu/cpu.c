@@ -21,26 +21,9 @@
 
 enum {
     SPAN = 65536,       /* elements of a flat array that one thread takes at a time */
-    SMALL = 16384,      /* elements below which starting threads costs more than it saves */
     MAX_THREADS = 1024, /* beyond this the runtime may not be able to start them */
     HUGE_PAGE = 2 << 20
 };
-
-static struct cpu *cpu_of(struct backend *be)
-{
-    return (struct cpu *)be;
-}
-
-/* Threads for an op over this many elements. */
-static int cpu_team(const struct cpu *cpu, size_t elements)
-{
-    return elements < SMALL ? 1 : cpu->threads;
-}
-
-static size_t mat_count(struct mat m)
-{
-    return (size_t)m.rows * (size_t)m.cols;
-}
 
 static int int_min(int a, int b)
 {

@@ -24,8 +24,25 @@ struct cpu {
 
 enum {
     CPU_PARTIALS = 4096,
-    CPU_STRIP = 64 /* columns that one thread sums over all rows */
+    CPU_STRIP = 64,   /* columns that one thread sums over all rows */
+    CPU_SMALL = 16384 /* elements below which starting threads costs more than it saves */
 };
+
+static inline struct cpu *cpu_of(struct backend *be)
+{
+    return (struct cpu *)be;
+}
+
+static inline size_t mat_count(struct mat m)
+{
+    return (size_t)m.rows * (size_t)m.cols;
+}
+
+/* Threads for an op over this many elements. */
+static inline int cpu_team(const struct cpu *cpu, size_t elements)
+{
+    return elements < CPU_SMALL ? 1 : cpu->threads;
+}
 
 /* The ISA is "baseline", "avx2" or "avx512"; NULL: the best this machine has. For tests. */
 enum heed_status cpu_open_isa(struct backend **out, int threads, const char *isa,

@@ -23,7 +23,8 @@ void gemm_free(struct gemm *g);
  * the sizes are c.rows, c.cols and the inner side of a, which must not be 0. beta is 0 or 1; with
  * 0 c is not read. bias [1, c.cols] F32; {0}: none. a and b have one type (F32 or BF16), c is F32
  * or that type; the sum over the inner side is F32. c overlaps neither a nor b. The ReLU of a NaN
- * may be 0. */
+ * may be 0: a NaN that comes in x goes on in the residual beside the feed-forward, so a step that
+ * has one still shows. */
 struct gemm_job {
     struct mat c, a, b, bias;
     bool ta, tb;

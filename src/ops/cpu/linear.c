@@ -14,11 +14,6 @@
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/kernels.h"
 
-static struct cpu *cpu_of(struct backend *be)
-{
-    return (struct cpu *)be;
-}
-
 static struct mat padded(struct mat m)
 {
     m.rows = (m.rows + ROW_PAD - 1) / ROW_PAD * ROW_PAD;
@@ -42,7 +37,7 @@ void cpu_linear(struct backend *be, struct mat y, struct mat x, struct mat w, st
                                            .bias = b,
                                            .relu = act == ACT_RELU});
     if (d.p == 0) return;
-#pragma omp parallel for schedule(static) num_threads(cpu->threads)
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(y)))
     for (int r = 0; r < y.rows; r++)
         cpu->k->drop(mat_at(y, r, 0), y.cols, y.type, drop_row(d, (uint64_t)r));
 }
@@ -50,7 +45,7 @@ void cpu_linear(struct backend *be, struct mat y, struct mat x, struct mat w, st
 /* dy becomes the gradient before dropout and activation; both are seen in y. */
 static void mask(struct cpu *cpu, struct mat dy, struct mat y, bool relu, struct drop d)
 {
-#pragma omp parallel for schedule(static) num_threads(cpu->threads)
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(dy)))
     for (int r = 0; r < dy.rows; r++)
         cpu->k->act_bwd(mat_at(dy, r, 0), mat_at(y, r, 0), dy.cols, dy.type, relu,
                         drop_row(d, (uint64_t)r));
@@ -58,7 +53,7 @@ static void mask(struct cpu *cpu, struct mat dy, struct mat y, bool relu, struct
 
 static void add_columns(struct cpu *cpu, struct mat db, struct mat dy)
 {
-#pragma omp parallel for schedule(static) num_threads(cpu->threads)
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(dy)))
     for (int c = 0; c < dy.cols; c += CPU_STRIP) {
         int n = dy.cols - c < CPU_STRIP ? dy.cols - c : CPU_STRIP;
         cpu->k->add_columns(mat_at(db, 0, c), mat_at(dy, 0, c), dy.ld, dy.rows, n, dy.type);
