@@ -1,12 +1,32 @@
 /*
- * bench.h - what the benchmarks share: a clock and the arithmetic peak of this machine.
+ * bench.h - what the benchmarks share: a clock, the reader of batches and the arithmetic peak of
+ * this machine.
  */
 #ifndef HEED_BENCH_H
 #define HEED_BENCH_H
-#include <immintrin.h>
+#include <errno.h>
+#include <inttypes.h>
 #include <omp.h>
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+/* One sentence, and the end. */
+__attribute__((format(printf, 1, 2))) static inline _Noreturn void bench_die(const char *text, ...)
+{
+    va_list args;
+    va_start(args, text);
+    vfprintf(stderr, text, args);
+    va_end(args);
+    fputc('\n', stderr);
+    exit(1);
+}
 
 static inline double bench_now(void)
 {
@@ -15,8 +35,54 @@ static inline double bench_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+/* ---- batches: a line each, a sentence as source:target lengths, "14:16 14:17 ..." ---- */
+
+enum { BENCH_BATCHES = 64, BENCH_SENTENCES = 4096 };
+
+struct bench_batch {
+    int n;
+    int32_t src[BENCH_SENTENCES], tgt[BENCH_SENTENCES];                 /* lengths */
+    int32_t src_off[BENCH_SENTENCES + 1], tgt_off[BENCH_SENTENCES + 1]; /* where they start */
+};
+
+static inline void bench_parse(struct bench_batch *b, char *line, const char *path, int number)
+{
+    b->n = b->src_off[0] = b->tgt_off[0] = 0;
+    for (char *word = strtok(line, " \n"); word; word = strtok(NULL, " \n"), b->n++) {
+        if (b->n == BENCH_SENTENCES)
+            bench_die("%s:%d has more than %d sentences", path, number, BENCH_SENTENCES);
+        int32_t *s = &b->src[b->n], *t = &b->tgt[b->n];
+        if (sscanf(word, "%" SCNd32 ":%" SCNd32, s, t) != 2 || *s < 1 || *t < 1)
+            bench_die("%s:%d has '%s', expected lengths as source:target", path, number, word);
+        b->src_off[b->n + 1] = b->src_off[b->n] + *s;
+        b->tgt_off[b->n + 1] = b->tgt_off[b->n] + *t;
+    }
+    if (b->n == 0) bench_die("%s:%d has no sentences", path, number);
+}
+
+/* How many batches there are, at least one; a file that is not as it should be ends the program. */
+static inline int bench_read(struct bench_batch list[BENCH_BATCHES], const char *path)
+{
+    char *line = NULL;
+    size_t cap = 0;
+    int n = 0;
+    FILE *f = fopen(path, "r");
+    if (!f) bench_die("cannot open %s: %s", path, strerror(errno));
+    for (; getline(&line, &cap, f) > 0; n++) {
+        if (n == BENCH_BATCHES) bench_die("%s has more than %d batches", path, BENCH_BATCHES);
+        bench_parse(&list[n], line, path, n + 1);
+    }
+    if (n == 0) bench_die("%s has no batches, expected one a line", path);
+    free(line);
+    fclose(f);
+    return n;
+}
+
+/* ---- the peak ---- */
+
 enum { BENCH_CHAINS = 20, BENCH_ROUNDS = 4 << 20 };
 
+#if defined(__x86_64__)
 /* Independent chains of multiply-adds that never leave the registers; operations done. */
 __attribute__((target("avx512f"))) static double bench_burn_avx512(void)
 {
@@ -44,6 +110,7 @@ __attribute__((target("avx2,fma"))) static double bench_burn_avx2(void)
     (void)sink;
     return 2.0 * 8 * CHAINS * BENCH_ROUNDS;
 }
+#endif
 
 /* GFLOP/s of burn on `threads` threads (0: all cores), the best of several. */
 static inline double bench_rate(int threads, double (*burn)(void))
@@ -63,9 +130,12 @@ static inline double bench_rate(int threads, double (*burn)(void))
 /* The f32 peak; 0 where not known. */
 static inline double bench_peak(int threads)
 {
+    (void)threads;
+#if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f")) return bench_rate(threads, bench_burn_avx512);
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         return bench_rate(threads, bench_burn_avx2);
+#endif
     return 0;
 }
 

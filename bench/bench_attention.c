@@ -8,26 +8,19 @@
  * times are sums over batches of the best of several runs. The rate counts two operations for each
  * multiplication of a query with a key that it sees: 4*D forward and 10*D backward per such pair.
  */
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/random.h"
+#include "bench.h"
 #include "ops/cpu/attention.h"
 #include "ops/cpu/cpu.h"
 
-enum { MAX_BATCHES = 256, MAX_SENTENCES = 1024, ROUNDS = 9, KINDS = 3 };
+enum { ROUNDS = 9, KINDS = 3, THREADS = 2 };
 
 static const char *const kind_name[KINDS] = {"encoder", "decoder", "cross"};
-
-struct batch {
-    int n;
-    int32_t src[MAX_SENTENCES], tgt[MAX_SENTENCES];                 /* lengths */
-    int32_t src_off[MAX_SENTENCES + 1], tgt_off[MAX_SENTENCES + 1]; /* where they start */
-};
 
 struct model {
     const char *name;
@@ -39,34 +32,6 @@ struct buffers {
     void *qkv, *dqkv, *kv, *dkv, *o, *dout, *lse;
 };
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec * 1e-9;
-}
-
-static int read_batches(const char *path, struct batch *list)
-{
-    static char line[1 << 16];
-    int count = 0;
-    FILE *f = fopen(path, "r");
-    if (!f) return 0;
-    while (count < MAX_BATCHES && fgets(line, sizeof line, f)) {
-        struct batch *b = &list[count];
-        b->n = 0;
-        for (char *p = strtok(line, " \n"); p && b->n < MAX_SENTENCES; p = strtok(NULL, " \n"))
-            if (sscanf(p, "%" SCNd32 ":%" SCNd32, &b->src[b->n], &b->tgt[b->n]) == 2) b->n++;
-        for (int i = 0; i < b->n; i++) {
-            b->src_off[i + 1] = b->src_off[i] + b->src[i];
-            b->tgt_off[i + 1] = b->tgt_off[i] + b->tgt[i];
-        }
-        count += b->n > 0;
-    }
-    fclose(f);
-    return count;
-}
-
 static int longest(const int32_t *len, int n)
 {
     int top = 0;
@@ -74,7 +39,7 @@ static int longest(const int32_t *len, int n)
     return top;
 }
 
-static struct seqs batch_seqs(const struct batch *b, int kind)
+static struct seqs batch_seqs(const struct bench_batch *b, int kind)
 {
     const int32_t *q = kind == 0 ? b->src_off : b->tgt_off,
                   *k = kind == 1 ? b->tgt_off : b->src_off;
@@ -123,7 +88,7 @@ static void buffers_free(struct buffers *m)
 }
 
 /* The seconds of one forward and one backward call. */
-static void run(struct cpu *cpu, const struct buffers *m, const struct batch *b, int kind,
+static void run(struct cpu *cpu, const struct buffers *m, const struct bench_batch *b, int kind,
                 const struct model *c, enum type t, float drop, double seconds[2])
 {
     int d = c->heads * c->width;
@@ -141,17 +106,17 @@ static void run(struct cpu *cpu, const struct buffers *m, const struct batch *b,
                           .heads = c->heads,
                           .seqs = s,
                           .drop = {drop, 1, 2}};
-    double start = now();
+    double start = bench_now();
     cpu_attend(&cpu->base, &a);
-    double middle = now();
+    double middle = bench_now();
     cpu_attend_bwd(&cpu->base, &a, mat_cols(dqkv, 0, d), mat_cols(dkv, 0, d), mat_cols(dkv, d, d),
                    mat_make(m->dout, nq, d, t));
     seconds[0] = middle - start;
-    seconds[1] = now() - middle;
+    seconds[1] = bench_now() - middle;
 }
 
 /* One line: milliseconds for all batches and GFLOP/s, each kind forward and backward. */
-static void measure(struct cpu *cpu, const struct batch *list, int count, int rows,
+static void measure(struct cpu *cpu, const struct bench_batch *list, int count, int rows,
                     const struct model *c, enum type t, float drop)
 {
     double sum[KINDS][2] = {0}, flop[KINDS] = {0}, total = 0, work = 0;
@@ -181,42 +146,34 @@ static void measure(struct cpu *cpu, const struct batch *list, int count, int ro
     buffers_free(&m);
 }
 
-static const struct attend_kernels *choose(const char *isa)
-{
-    const struct attend_kernels *list[] = {&attend_avx512, &attend_avx2, &attend_baseline};
-    bool has[] = {__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"),
-                  __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"), true};
-    for (int i = 0; i < 3; i++)
-        if (has[i] && (!isa || !strcmp(isa, list[i]->isa))) return list[i];
-    return NULL;
-}
-
 int main(int argc, char **argv)
 {
-    static struct batch list[MAX_BATCHES];
+    static struct bench_batch list[BENCH_BATCHES];
     const struct model models[] = {{"base", 8, 64}, {"small", 4, 64}};
-    int count = argc > 1 ? read_batches(argv[1], list) : 0, rows = 0;
-    const struct attend_kernels *kernels = choose(argc > 2 ? argv[2] : NULL);
-    if (!count || !kernels) {
+    struct backend *be[THREADS];
+    struct heed_error err;
+    if (argc < 2) {
         fprintf(stderr, "usage: bench_attention BATCHES [baseline|avx2|avx512]\n");
         return 2;
     }
+    int count = bench_read(list, argv[1]), rows = 0;
+    for (int i = 0; i < THREADS; i++)
+        if (cpu_open_isa(&be[i], i + 1, argc > 2 ? argv[2] : NULL, &err)) bench_die("%s", err.text);
     for (int i = 0; i < count; i++) {
         int s = list[i].src_off[list[i].n], t = list[i].tgt_off[list[i].n];
         rows = s > rows ? s : rows;
         rows = t > rows ? t : rows;
     }
     printf("%d batches, %s; ms and GFLOP/s, forward and backward\nmodel type n drop", count,
-           kernels->isa);
+           cpu_of(be[0])->attend->isa);
     for (int kind = 0; kind < KINDS; kind++) printf(" %13s %13s", kind_name[kind], "backward");
     printf(" %13s\n", "all");
     for (int m = 0; m < 2; m++)
         for (int t = 0; t < 2; t++)
-            for (int threads = 1; threads <= 2; threads++)
-                for (int drop = 0; drop < 2; drop++) {
-                    struct cpu cpu = {.threads = threads, .attend = kernels};
-                    measure(&cpu, list, count, rows, &models[m], t ? TYPE_BF16 : TYPE_F32,
+            for (int i = 0; i < THREADS; i++)
+                for (int drop = 0; drop < 2; drop++)
+                    measure(cpu_of(be[i]), list, count, rows, &models[m], t ? TYPE_BF16 : TYPE_F32,
                             drop ? 0.1f : 0.0f);
-                }
+    for (int i = 0; i < THREADS; i++) be[i]->op->close(be[i]);
     return 0;
 }

@@ -34,6 +34,7 @@ struct layer {
 
 /* ---- the peak of bf16: pairs of products added to a float ---- */
 
+#if defined(__x86_64__)
 __attribute__((target("avx512f,avx512bf16"))) static double burn_bf16(void)
 {
     __m512 a[BENCH_CHAINS];
@@ -47,10 +48,15 @@ __attribute__((target("avx512f,avx512bf16"))) static double burn_bf16(void)
     (void)sink;
     return 2.0 * 32 * BENCH_CHAINS * BENCH_ROUNDS;
 }
+#endif
 
 static double peak_bf16(int threads)
 {
-    return __builtin_cpu_supports("avx512bf16") ? bench_rate(threads, burn_bf16) : 0;
+    (void)threads;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512bf16")) return bench_rate(threads, burn_bf16);
+#endif
+    return 0;
 }
 
 /* ---- layers ---- */

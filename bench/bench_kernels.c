@@ -13,6 +13,7 @@
 
 #include "bench.h"
 #include "ops/bf16.h"
+#include "ops/cpu/cpu.h"
 #include "ops/cpu/kernels.h"
 
 enum { ROWS = 2048, WIDEST = 37000, PARAMETERS = 63000000, STRIP = 64 };
@@ -214,24 +215,12 @@ static void measure(struct work *w, const struct bench *b, int width, enum type 
     fflush(stdout);
 }
 
-static const struct kernels *kernels_named(const char *isa)
-{
-#if defined(__x86_64__)
-    bool avx512 = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-                  __builtin_cpu_supports("avx512vl");
-    if (avx512 && (!isa || !strcmp(isa, "avx512"))) return &kernels_avx512;
-    if (__builtin_cpu_supports("avx2") && (!isa || !strcmp(isa, "avx2"))) return &kernels_avx2;
-#endif
-    return !isa || !strcmp(isa, "baseline") ? &kernels_baseline : NULL;
-}
-
 int main(int argc, char **argv)
 {
-    struct work w = {.k = kernels_named(argc > 1 ? argv[1] : NULL)};
-    if (!w.k) {
-        fprintf(stderr, "bench_kernels: this machine has no kernels named %s\n", argv[1]);
-        return 2;
-    }
+    struct backend *be;
+    struct heed_error err;
+    if (cpu_open_isa(&be, 1, argc > 1 ? argv[1] : NULL, &err)) bench_die("%s", err.text);
+    struct work w = {.k = cpu_of(be)->k};
     void **big[] = {&w.a, &w.b, &w.c, &w.d};
     float **small[] = {&w.g, &w.bias, &w.dg, &w.db};
     for (int i = 0; i < 4; i++) {
@@ -257,5 +246,6 @@ int main(int argc, char **argv)
         free(*small[i]);
     }
     free(w.copy);
+    be->op->close(be);
     return 0;
 }

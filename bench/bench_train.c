@@ -20,20 +20,12 @@
 #include "text/batch.h"
 #include "train/optimizer.h"
 
-enum { BATCHES_MAX = 64, SENTENCES_MAX = 4096 };
-
 struct work {
-    struct packed *batch[BATCHES_MAX];
+    struct packed *batch[BENCH_BATCHES];
     int n;
     int rows_src, rows_tgt, sentences; /* the most of any batch */
     double tokens, flops;              /* of all batches */
 };
-
-static _Noreturn void die(const char *text)
-{
-    fprintf(stderr, "bench_train: %s\n", text);
-    exit(1);
-}
 
 /* Multiply-adds times two of the matrix products of forward and backward. */
 static double batch_flops(const struct heed_config *c, const struct packed *b)
@@ -49,48 +41,45 @@ static double batch_flops(const struct heed_config *c, const struct packed *b)
     return 6 * (enc + dec + d * c->vocab_size * tgt);
 }
 
-static void fill(struct heed_ids *ids, int n, int vocab, uint64_t *state)
+static void fill(struct heed_ids *ids, int n, const struct heed_config *c, uint64_t *state)
 {
+    if (n >= c->max_length)
+        bench_die("a sentence has %d tokens, expected at most %d", n + 1, c->max_length);
     ids->n = n;
     ids->v = malloc((n + 1) * sizeof *ids->v);
-    for (int i = 0; i < n; i++) ids->v[i] = 4 + (int32_t)random_below(state, vocab - 4);
+    if (!ids->v) bench_die("out of memory");
+    for (int i = 0; i < n; i++) ids->v[i] = 4 + (int32_t)random_below(state, c->vocab_size - 4);
 }
 
 /* Lengths count the marks, so a sentence gets one id less. */
-static struct packed *parse_batch(char *line, int vocab, uint64_t *state)
+static struct packed *fill_batch(const struct bench_batch *b, const struct heed_config *c,
+                                 uint64_t *state)
 {
-    static struct heed_ids src[SENTENCES_MAX], tgt[SENTENCES_MAX];
-    int n = 0;
-    for (char *word = strtok(line, " \n"); word && n < SENTENCES_MAX; word = strtok(NULL, " \n")) {
-        int s, t;
-        if (sscanf(word, "%d:%d", &s, &t) != 2 || s < 1 || t < 1) die("expected source:target");
-        fill(&src[n], s - 1, vocab, state);
-        fill(&tgt[n++], t - 1, vocab, state);
+    static struct heed_ids src[BENCH_SENTENCES], tgt[BENCH_SENTENCES];
+    struct heed_error err;
+    for (int i = 0; i < b->n; i++) {
+        fill(&src[i], b->src[i] - 1, c, state);
+        fill(&tgt[i], b->tgt[i] - 1, c, state);
     }
-    struct packed *p = packed_make(src, tgt, n, 1, 2, NULL);
-    for (int i = 0; i < n; i++) free(src[i].v), free(tgt[i].v);
-    if (!p) die("out of memory");
+    struct packed *p = packed_make(src, tgt, b->n, 1, 2, &err);
+    for (int i = 0; i < b->n; i++) free(src[i].v), free(tgt[i].v);
+    if (!p) bench_die("%s", err.text);
     return p;
 }
 
 static void read_work(struct work *w, const char *path, const struct heed_config *c)
 {
-    FILE *f = fopen(path, "r");
-    char *line = NULL;
-    size_t cap = 0;
+    static struct bench_batch list[BENCH_BATCHES];
     uint64_t state = 1;
-    if (!f) die("cannot open the file of batches");
-    while (w->n < BATCHES_MAX && getline(&line, &cap, f) > 0) {
-        struct packed *b = parse_batch(line, c->vocab_size, &state);
+    w->n = bench_read(list, path);
+    for (int i = 0; i < w->n; i++) {
+        struct packed *b = w->batch[i] = fill_batch(&list[i], c, &state);
         if (b->rows_src > w->rows_src) w->rows_src = b->rows_src;
         if (b->rows_tgt > w->rows_tgt) w->rows_tgt = b->rows_tgt;
         if (b->n > w->sentences) w->sentences = b->n;
         w->tokens += b->rows_tgt;
         w->flops += batch_flops(c, b);
-        w->batch[w->n++] = b;
     }
-    free(line);
-    fclose(f);
 }
 
 static double step(struct run *r, struct optimizer *opt, const struct packed *b, int64_t n)
@@ -100,9 +89,9 @@ static double step(struct run *r, struct optimizer *opt, const struct packed *b,
     struct update u;
     struct loss_options o = {0.1f, true, true, (uint64_t)n};
     r->be->op->zero(r->be, r->grad.p, r->p->n * type_size(r->grad.type));
-    if (run_loss(r, b, &o, &loss, &err)) die(err.text);
+    if (run_loss(r, b, &o, &loss, &err)) bench_die("%s", err.text);
     struct adam h = {1e-4, 0.9, 0.98, 1e-9, n, 1 / (double)loss.tokens, 0, 0};
-    if (optimizer_step(opt, r->grad, h, &u, &err)) die(err.text);
+    if (optimizer_step(opt, r->grad, h, &u, &err)) bench_die("%s", err.text);
     return loss.smoothed / (double)loss.tokens;
 }
 
@@ -121,12 +110,13 @@ int main(int argc, char **argv)
         else
             path = argv[i];
     }
-    if (!path) die("usage: bench_train [--config NAME] [--precision f32|bf16] [--threads N] FILE");
+    if (!path)
+        bench_die("usage: bench_train [--config NAME] [--precision f32|bf16] [--threads N] FILE");
     bool bf16 = !strcmp(precision, "bf16");
     struct heed_error err = {0};
     struct heed_config c;
     static struct work w;
-    if (heed_config_preset(&c, config, &err)) die(err.text);
+    if (heed_config_preset(&c, config, &err)) bench_die("%s", err.text);
     c.vocab_size = strcmp(config, "small") ? 37000 : 8000;
     c.dropout = c.attention_dropout = 0.1f;
     c.ff_dropout = 0;
@@ -140,7 +130,7 @@ int main(int argc, char **argv)
     if (backend_open(&be, "cpu", threads, &err) ||
         parameters_open(&p, be, &c, bf16 ? precision_bf16 : precision_f32, &err) ||
         parameters_init(p, 1, &err) || run_open(&r, p, &ro, &err) || optimizer_open(&opt, p, &err))
-        die(err.text);
+        bench_die("%s", err.text);
     int64_t n = 0;
     double loss = 0;
     for (int i = 0; i < 6; i++) step(r, opt, w.batch[i % 4 % w.n], ++n);
@@ -151,10 +141,10 @@ int main(int argc, char **argv)
     getrusage(RUSAGE_SELF, &usage);
     double memory = (double)usage.ru_maxrss / 1024;
     double peak = bench_peak(threads), reached = w.flops / seconds * 1e-9;
-    printf("heed %s %s: step %.2f ms  %.0f tgt tok/s  %.1f GFLOP/s (%.1f%% of the f32 peak of "
-           "%.1f)  peak memory %.0f MiB  loss %.3f\n",
-           config, precision, seconds / w.n * 1e3, w.tokens / seconds, reached,
-           100 * reached / peak, peak, memory, loss);
+    printf("heed %s %s: step %.2f ms  %.0f tgt tok/s  %.1f GFLOP/s", config, precision,
+           seconds / w.n * 1e3, w.tokens / seconds, reached);
+    if (peak > 0) printf(" (%.1f%% of the f32 peak of %.1f)", 100 * reached / peak, peak);
+    printf("  peak memory %.0f MiB  loss %.3f\n", memory, loss);
     optimizer_free(opt);
     run_free(r);
     parameters_free(p);

@@ -44,7 +44,9 @@ struct heed_error {
 
 HEED_API const char *heed_version(void);
 
-/* ---- engine: a device and its kernels; one per device, shared ---- */
+/* ---- engine: a device and its kernels ----
+ *
+ * What was opened on one engine (trainers, models, sessions) is used by one thread at a time. */
 
 struct heed_engine;
 
@@ -179,8 +181,8 @@ HEED_API enum heed_status heed_average(const char *const *dirs, int n, const cha
 
 /* ---- translation ---- */
 
-struct heed_model;   /* immutable weights and tokenizer; share freely */
-struct heed_session; /* one thread's decoding state */
+struct heed_model;   /* weights and tokenizer, immutable: serves any number of sessions */
+struct heed_session; /* decoding state */
 
 HEED_API struct heed_model *heed_model_load(struct heed_engine *e, const char *dir,
                                             struct heed_error *err);

@@ -13,7 +13,7 @@ failures=0
 refuses() {
     local want=$1 pattern=$2 code
     shift 2
-    "$heed" "$@" </dev/null >"$dir/out" 2>"$dir/err"
+    timeout 60 "$heed" "$@" </dev/null >"$dir/out" 2>"$dir/err"
     code=$?
     if [ "$code" != "$want" ] || ! grep -Eq -- "$pattern" "$dir/err" ||
         [ "$(grep -c '^heed: ' "$dir/err")" != 1 ]; then
@@ -50,6 +50,15 @@ head -n 299 "$dir/b" >"$dir/short"
 refuses 1 "300.*299|299.*300" $train --src "$dir/a" --tgt "$dir/short" --out "$dir/o1"
 refuses 1 "300.*299|299.*300" $train --src "$dir/short" --tgt "$dir/a" --out "$dir/o1"
 
+# a pipe can be read only once
+mkfifo "$dir/pipe"
+cat "$dir/a" >"$dir/pipe" &
+refuses 1 "$dir/pipe is a pipe" vocab --size 300 --out "$dir/v" "$dir/pipe"
+kill $! 2>/dev/null
+cat "$dir/a" >"$dir/pipe" &
+refuses 1 "$dir/pipe is a pipe" $train --pairs "$dir/pipe" --out "$dir/o1"
+kill $! 2>/dev/null
+
 # empty
 : >"$dir/empty"
 refuses 1 "empty" vocab --size 300 --out "$dir/v" "$dir/empty"
@@ -77,6 +86,8 @@ fi
 
 # shapes and vocabularies that make no sense
 refuses 1 "16.*3|3.*16" $train --heads 3 --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
+refuses 2 "beta1" $train --beta1 1 --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
+refuses 2 "200.*128" $train --encoder-layers 200 --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
 refuses 1 "100000" vocab --size 100000 --out "$dir/v" "$dir/a"
 refuses 1 "$dir/a" train --vocab "$dir/a" $small --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
 accepts vocab --size 310 --quiet --out "$dir/vocab2" "$dir/a" "$dir/b"

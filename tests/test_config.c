@@ -161,7 +161,8 @@ static void test_parse_refuses(void **state)
         {"\"dropout\": 0.1", "\"dropout\": 1e300", "dropout is 1e+300, expected at least 0"},
         {"\"dropout\": 0.1", "\"dropout\": -0.1", "dropout is -0.1, expected at least 0"},
         {"8000", "16777217", "vocab_size is 16777217, expected 1 to 16777216"},
-        {"8000", "4194304", "vocab_size times d_model is 2147483648"},
+        {"8000", "4194304", "the number of parameters is 21"},
+        {"\"max_length\": 512", "\"max_length\": 1", "max_length is 1, expected 2 to 1048576"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct heed_config c = {.d_model = 5};
@@ -181,7 +182,7 @@ static void test_parse_allows(void **state)
     assert_int_equal(parse_with("\"heads\"", "\"new\": [1], \"heads\"", &c, &err), HEED_OK);
     assert_int_equal(parse_with("\"dropout\": 0.1", "\"dropout\": 0", &c, &err), HEED_OK);
     assert_true(c.dropout == 0);
-    assert_int_equal(parse_with("8000", "4194303", &c, &err), HEED_OK);
+    assert_int_equal(parse_with("8000", "4000000", &c, &err), HEED_OK);
 }
 
 static void test_check_refuses(void **state)
@@ -207,6 +208,14 @@ static void test_check_refuses(void **state)
     assert_int_equal(config_check(&c, &err), HEED_EARG);
     assert_says(err, "max_length times d_model is 2147483648");
     assert_int_equal(config_check(&c, NULL), HEED_EARG);
+    c = preset("base"); /* every matrix is small enough, all together are not */
+    c.d_model = 4096;
+    c.d_ff = 16384;
+    c.heads = 64;
+    c.encoder_layers = c.decoder_layers = 10;
+    c.vocab_size = 32000;
+    assert_int_equal(config_check(&c, &err), HEED_EARG);
+    assert_says(err, "the number of parameters is 4");
 }
 
 static void test_same(void **state)

@@ -33,7 +33,8 @@ cut -f 1 "$dir/test.tsv" >"$dir/in"
 # a translation does not depend on its neighbours or on the threads
 head -n 20 "$dir/in" | while read -r line; do
     "$heed" translate --quiet --model "$dir/model" --threads 1 "$line"
-done | cmp - "$dir/out" 2>&1 | grep -v 'EOF on -' && exit 1
+done >"$dir/alone"
+head -n 20 "$dir/out" | cmp "$dir/alone" -
 cut -f 2 "$dir/test.tsv" | paste - "$dir/out" | awk -F '\t' '
     $1 == $2 { right++ }
     END { printf "%d of %d held-out lines are reversed\n", right, NR; exit right < 0.95 * NR }'

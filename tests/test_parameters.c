@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -26,7 +27,7 @@ static const struct heed_config config = {.d_model = D,
                                           .vocab_size = 500,
                                           .max_length = 16};
 
-static float *initial(uint64_t seed, struct parameter *list, int *n)
+static struct parameters *make(uint64_t seed)
 {
     struct heed_error err;
     struct backend *be;
@@ -34,13 +35,27 @@ static float *initial(uint64_t seed, struct parameter *list, int *n)
     assert_int_equal(backend_open(&be, "ref", 1, &err), HEED_OK);
     assert_int_equal(parameters_open(&p, be, &config, precision_f32, &err), HEED_OK);
     assert_int_equal(parameters_init(p, seed, &err), HEED_OK);
+    return p;
+}
+
+static void discard(struct parameters *p)
+{
+    struct backend *be = p->be;
+    parameters_free(p);
+    be->op->close(be);
+}
+
+static float *initial(uint64_t seed, struct parameter *list, int *n)
+{
+    struct heed_error err;
+    struct parameters *p = make(seed);
+    struct backend *be = p->be;
     *n = parameters_list(p, list, TENSORS);
     assert_in_range(*n, 1, TENSORS);
     float *values = malloc(p->n * sizeof *values);
     be->op->download(be, values, p->master.p, p->n * sizeof *values);
     be->op->sync(be, &err);
-    parameters_free(p);
-    be->op->close(be);
+    discard(p);
     return values;
 }
 
@@ -103,8 +118,30 @@ static void test_seed(void **state)
     free(one), free(again), free(other);
 }
 
+/* oneDNN's ReLU turns a NaN into 0, so a bad weight could go unseen for long. */
+static void test_load_refuses_nan(void **state)
+{
+    (void)state;
+    struct heed_error err = {0};
+    struct parameters *p = make(1);
+    struct flat flat = {"", p->master};
+    char path[] = "/tmp/heed-parameters-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    for (int i = 0; i < 3; i++) {
+        ((float *)p->w.encoder[1].ff.w1.p)[7] = (float[]){1, NAN, -INFINITY}[i];
+        assert_int_equal(parameters_save(p, &flat, 1, path, &err), HEED_OK);
+        assert_int_equal(parameters_load(p, &flat, 1, path, &err), i ? HEED_EFORMAT : HEED_OK);
+    }
+    assert_non_null(strstr(err.text, "encoder.layers.1.ff.fc1.weight holds a value that is not"));
+    unlink(path);
+    discard(p);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_spread), cmocka_unit_test(test_seed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_spread), cmocka_unit_test(test_seed),
+                                       cmocka_unit_test(test_load_refuses_nan)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,6 +36,33 @@ static const char *in_place(const char *name)
     return p;
 }
 
+/* Lines of letters from `first` on, and the same reversed. */
+static void write_task(const char *src, const char *tgt, char first)
+{
+    FILE *s = fopen(src, "w"), *t = fopen(tgt, "w");
+    uint64_t random = 5;
+    for (int i = 0; i < 400; i++) {
+        int n = 2 + (int)random_below(&random, 7);
+        char word[32] = "";
+        for (int j = 0; j < n; j++) {
+            word[2 * j] = first + (int)random_below(&random, 10);
+            word[2 * j + 1] = ' ';
+        }
+        fprintf(s, "%.*s\n", 2 * n - 1, word);
+        for (int j = n - 1; j >= 0; j--) fprintf(t, "%c%s", word[2 * j], j ? " " : "\n");
+    }
+    fclose(s);
+    fclose(t);
+}
+
+static void make_vocab(const char *src, const char *tgt, const char *vocab)
+{
+    struct heed_error err = {0};
+    struct heed_tokenizer_options o = {.vocab_size = 275};
+    if (heed_tokenizer_train((const char *[]){src, tgt}, 2, &o, vocab, &err))
+        fail_msg("%s", err.text);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -44,26 +71,10 @@ static int set_up(void **state)
     strcpy(place.src, in_place("a.src"));
     strcpy(place.tgt, in_place("a.tgt"));
     strcpy(place.vocab, in_place("vocab.model"));
-    FILE *s = fopen(place.src, "w"), *t = fopen(place.tgt, "w");
-    uint64_t random = 5;
-    for (int i = 0; i < 400; i++) {
-        int n = 2 + (int)random_below(&random, 7);
-        char word[32] = "";
-        for (int j = 0; j < n; j++) {
-            word[2 * j] = 'a' + (int)random_below(&random, 10);
-            word[2 * j + 1] = ' ';
-        }
-        fprintf(s, "%.*s\n", 2 * n - 1, word);
-        for (int j = n - 1; j >= 0; j--) fprintf(t, "%c%s", word[2 * j], j ? " " : "\n");
-    }
-    fclose(s);
-    fclose(t);
+    write_task(place.src, place.tgt, 'a');
     place.src_list[0] = place.src;
     place.tgt_list[0] = place.tgt;
-    struct heed_error err = {0};
-    struct heed_tokenizer_options o = {.vocab_size = 275};
-    if (heed_tokenizer_train((const char *[]){place.src, place.tgt}, 2, &o, place.vocab, &err))
-        fail_msg("%s", err.text);
+    make_vocab(place.src, place.tgt, place.vocab);
     return 0;
 }
 
@@ -214,6 +225,34 @@ static void test_wrong_options(void **state)
     o.batch_tokens = 128;
     o.config.d_ff = 64;
     assert_fails(&o, HEED_EFORMAT, "d_ff");
+    o = options(in_place("wrong"));
+    o.beta2 = 1;
+    assert_fails(&o, HEED_EARG, "beta2");
+}
+
+/* A vocabulary of the same size gives every id another meaning. */
+static void test_another_vocabulary(void **state)
+{
+    (void)state;
+    struct heed_train_options o = options(in_place("mine"));
+    must_train(&o, 1);
+    char src[96], tgt[96], other[96];
+    strcpy(src, in_place("k.src"));
+    strcpy(tgt, in_place("k.tgt"));
+    strcpy(other, in_place("other.model"));
+    write_task(src, tgt, 'k');
+    make_vocab(src, tgt, other);
+    o.resume = true;
+    o.steps = 20;
+    o.vocab = other;
+    assert_fails(&o, HEED_EARG, "another vocabulary");
+    o.resume = false;
+    o.out = in_place("theirs");
+    must_train(&o, 1);
+    struct heed_error err = {0};
+    const char *dirs[] = {in_place("mine"), in_place("theirs")};
+    assert_int_equal(heed_average(dirs, 2, in_place("mixed"), &err), HEED_EFORMAT);
+    assert_non_null(strstr(err.text, "another vocabulary"));
 }
 
 static void test_damaged_checkpoint(void **state)
@@ -240,12 +279,15 @@ static void test_damaged_checkpoint(void **state)
 struct seen {
     int count[HEED_EVENT_DONE + 1];
     char text[512];
+    volatile sig_atomic_t stop;
+    int stop_at; /* step; 0: never */
 };
 
 static void note(void *user, const struct heed_event *e)
 {
     struct seen *s = user;
     s->count[e->kind]++;
+    if (s->stop_at && e->step >= s->stop_at) s->stop = 1;
     if (e->text) snprintf(s->text, sizeof s->text, "%s", e->text);
 }
 
@@ -315,13 +357,14 @@ static void test_divergence_goes_back_then_ends(void **state)
     o.warmup = 1;
     o.event = note;
     o.user = &seen;
-    assert_fails(&o, HEED_ENUMERIC, "no checkpoint yet");
+    assert_fails(&o, HEED_ENUMERIC, "no checkpoint to go back to");
     assert_int_equal(seen.count[HEED_EVENT_SKIP], 5);
 
     /* a good start, then a learning rate that ruins it */
     memset(&seen, 0, sizeof seen);
     o.out = in_place("ruined");
     o.peak_lr = 1e-4f;
+    o.save_every = 4;
     must_train(&o, 1);
     o.resume = true;
     o.steps = 100;
@@ -329,6 +372,9 @@ static void test_divergence_goes_back_then_ends(void **state)
     assert_fails(&o, HEED_ENUMERIC, "going back did not help");
     assert_int_equal(seen.count[HEED_EVENT_ROLLBACK], 3);
     assert_true(file_exists(in_place("ruined/checkpoints/step-00000012/model.safetensors")));
+    /* steps 14 to 18 were skipped: what was due at 16 came after going back at 18 */
+    assert_false(file_exists(in_place("ruined/checkpoints/step-00000016")));
+    assert_true(file_exists(in_place("ruined/checkpoints/step-00000018/model.safetensors")));
 }
 
 static void test_one_run_a_directory(void **state)
@@ -347,17 +393,79 @@ static void test_one_run_a_directory(void **state)
 static void test_stop_saves(void **state)
 {
     (void)state;
-    static volatile sig_atomic_t stop = 1;
+    struct seen seen = {.stop_at = 5};
     struct heed_train_options o = options(in_place("stop"));
+    o.event = note;
+    o.user = &seen;
+    o.stop = &seen.stop;
     must_train(&o, 1);
+    assert_string_equal(seen.text, "interrupted");
+    assert_true(file_exists(in_place("stop/checkpoints/step-00000005/model.safetensors")));
+    assert_false(file_exists(in_place("stop/checkpoints/step-00000006")));
+    seen = (struct seen){0};
     o.resume = true;
-    o.steps = 30;
-    o.stop = &stop;
     must_train(&o, 1);
-    assert_false(file_exists(in_place("stop/checkpoints/step-00000030")));
-    stop = 0;
+    assert_true(file_exists(in_place("stop/checkpoints/step-00000012/model.safetensors")));
+}
+
+/* The last step of a run may be one that was skipped. Weights that are numbers are saved all the
+ * same; others are not, and the run says so. */
+static void test_skip_at_the_end(void **state)
+{
+    (void)state;
+    struct seen seen = {0};
+    struct heed_train_options o = options(in_place("skip"));
+    o.steps = 2;
+    o.warmup = 1;
+    o.peak_lr = 1e30f;
+    o.event = note;
+    o.user = &seen;
     must_train(&o, 1);
-    assert_true(file_exists(in_place("stop/checkpoints/step-00000030")));
+    assert_int_equal(seen.count[HEED_EVENT_SKIP], 1);
+    assert_true(file_exists(in_place("skip/checkpoints/step-00000002/model.safetensors")));
+    o.out = in_place("infinite");
+    o.peak_lr = HUGE_VALF;
+    assert_fails(&o, HEED_ENUMERIC, "not numbers");
+    assert_false(file_exists(in_place("infinite/model.safetensors")));
+}
+
+/* When a run stops does not depend on the pieces it was run in. */
+static void test_patience_in_pieces(void **state)
+{
+    (void)state;
+    struct heed_train_options o = options(in_place("pieces"));
+    o.valid = o.train;
+    o.valid_every = 2;
+    o.valid_bleu = false;
+    o.patience = 3;
+    o.peak_lr = 1e-30f;
+    o.resume = true;
+    for (int i = 0; i < 3; i++) {
+        o.steps = (int[]){3, 5, 100}[i];
+        must_train(&o, 1);
+    }
+    assert_true(file_exists(in_place("pieces/checkpoints/step-00000008")));
+    assert_false(file_exists(in_place("pieces/checkpoints/step-00000009")));
+}
+
+/* A crash may come between the last checkpoint and the model beside it; and not all that lies in
+ * the directory is ours to remove. */
+static void test_resume_repairs_and_spares(void **state)
+{
+    (void)state;
+    struct heed_train_options o = options(in_place("repair"));
+    must_train(&o, 1);
+    assert_int_equal(unlink(in_place("repair/model.safetensors")), 0);
+    assert_int_equal(unlink(in_place("repair/config.json")), 0);
+    assert_int_equal(mkdir(in_place("repair/checkpoints/step-00000012.good"), 0777), 0);
+    assert_int_equal(mkdir(in_place("repair/checkpoints/step-00000099.tmp"), 0777), 0);
+    o.resume = true;
+    must_train(&o, 1);
+    assert_same_file(in_place("repair/model.safetensors"),
+                     in_place("repair/checkpoints/step-00000012/model.safetensors"));
+    assert_true(file_exists(in_place("repair/config.json")));
+    assert_true(file_exists(in_place("repair/checkpoints/step-00000012.good")));
+    assert_false(file_exists(in_place("repair/checkpoints/step-00000099.tmp")));
 }
 
 int main(void)
@@ -373,6 +481,10 @@ int main(void)
         cmocka_unit_test(test_divergence_goes_back_then_ends),
         cmocka_unit_test(test_one_run_a_directory),
         cmocka_unit_test(test_stop_saves),
+        cmocka_unit_test(test_another_vocabulary),
+        cmocka_unit_test(test_skip_at_the_end),
+        cmocka_unit_test(test_patience_in_pieces),
+        cmocka_unit_test(test_resume_repairs_and_spares),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

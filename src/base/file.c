@@ -24,7 +24,10 @@
 
 /* ---- reading ---- */
 
-enum { READ_FIRST = 1 << 16 }; /* first guess at the length of a pipe */
+enum {
+    READ_FIRST = 1 << 16, /* first guess at the length of a pipe */
+    SAME_MOST = 1 << 30   /* bytes of a file to compare */
+};
 
 /* Reads until the end or until cap bytes are there. */
 static enum heed_status read_upto(int fd, char *data, size_t cap, size_t *len, const char *path,
@@ -97,6 +100,17 @@ enum heed_status file_read(const char *path, size_t limit, char **data, size_t *
     *data = content;
     *len = n;
     return HEED_OK;
+}
+
+enum heed_status file_same(const char *path, struct file_part part, bool *same,
+                           struct heed_error *err)
+{
+    char *data = NULL;
+    size_t len = 0;
+    enum heed_status st = file_read(path, SAME_MOST, &data, &len, err);
+    if (!st) *same = len == part.len && memcmp(data, part.data, len) == 0;
+    free(data);
+    return st;
 }
 
 /* ---- writing ---- */

@@ -18,8 +18,13 @@ struct file_part {
     size_t len;
 };
 
+/* Whether a file holds just these bytes. */
+enum heed_status file_same(const char *path, struct file_part part, bool *same,
+                           struct heed_error *err);
+
 /* Writes the parts one after another to path + ".tmp", fsyncs it, renames it to path and fsyncs
- * the directory. On failure the temporary file is removed and path is as it was. */
+ * the directory. On failure the temporary file is removed and path is as it was, unless the last
+ * of these is what failed. */
 enum heed_status file_write(const char *path, const struct file_part *part, int n,
                             struct heed_error *err);
 

@@ -7,9 +7,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static void error_print(const char *format, va_list ap)
 {
+    if (isatty(STDERR_FILENO)) fputs("\r\x1b[K", stderr); /* over a line of progress */
     fputs("heed: ", stderr);
     vfprintf(stderr, format, ap);
     fputc('\n', stderr);

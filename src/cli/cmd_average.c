@@ -18,8 +18,7 @@ int cmd_average(int argc, char **argv)
         .synopsis = "--out DIR CHECKPOINT...",
         .about = "The mean of the last few checkpoints of a training is a better model than the "
                  "last one.",
-        .example =
-            "  heed average --out model/averaged model/checkpoint-9000 model/checkpoint-10000",
+        .example = "  heed average --out averaged model/checkpoints/step-*",
         .option = option,
         .n = sizeof option / sizeof option[0],
         .rest = &checkpoints,

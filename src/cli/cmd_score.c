@@ -4,6 +4,7 @@
  * Scripts parse the output: the first word of a line is the metric, the second its value.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/cli.h"
 #include "cli/lines.h"
@@ -74,6 +75,9 @@ int cmd_score(int argc, char **argv)
     };
     int code = options_parse(&usage, argc, argv);
     if (code != OPTIONS_GO_ON) return code;
+    if (strcmp(ref_path, "-") == 0) {
+        return cli_misuse("--ref is -, expected a file: standard input is the translation");
+    }
     struct lines hyp = {0}, ref = {0};
     bool good = lines_read_file(&ref, ref_path) && lines_read_file(&hyp, "-");
     code = good ? score(&hyp, &ref, ref_path, tokenize, json) : CLI_FAILURE;

@@ -31,13 +31,14 @@ static void on_signal(int signal_number)
     stop_signal = signal_number;
 }
 
-/* SA_RESETHAND: the second signal finds the default action, which kills. */
-static void catch_signals(void)
+/* SA_RESETHAND: the second signal finds the default action, which kills. A signal that came ignored
+ * stays so: a shell starts background jobs that way, and their Ctrl-C is meant for another. */
+static void catch_signal(int number)
 {
-    struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND | SA_RESTART};
+    struct sigaction before, a = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND | SA_RESTART};
     sigemptyset(&a.sa_mask);
-    sigaction(SIGINT, &a, NULL);
-    sigaction(SIGTERM, &a, NULL);
+    if (sigaction(number, NULL, &before) == 0 && before.sa_handler == SIG_IGN) return;
+    sigaction(number, &a, NULL);
 }
 
 /* A word as a shell would read it back. */
@@ -133,7 +134,8 @@ static int run(struct train *t, int argc, char **argv)
     t->o.stop = &stop_signal;
     t->o.event = progress_event;
     t->o.user = &progress;
-    catch_signals();
+    catch_signal(SIGINT);
+    catch_signal(SIGTERM);
 
     struct heed_error err = {0};
     struct heed_engine *engine = heed_engine_open(t->device, t->threads, &err);
@@ -173,14 +175,14 @@ static int parse(struct train *t, int argc, char **argv)
         {.help = "model (what is not given comes from the preset)"},
         {"preset", NULL, "size of the model", .string = &t->preset,
          .choices = "tiny|small|base|big"},
-        {"d-model", "N", "width of the model", .integer = &c->d_model, .min = 1, .max = 65536},
+        {"d-model", "N", "width of the model", .integer = &c->d_model, .min = 1, .max = 16384},
         {"d-ff", "N", "inner width of the feed-forward", .integer = &c->d_ff, .min = 1,
-         .max = 1048576},
+         .max = 65536},
         {"heads", "N", "attention heads", .integer = &c->heads, .min = 1, .max = 1024},
         {"encoder-layers", "N", "layers of the encoder", .integer = &c->encoder_layers, .min = 1,
-         .max = 1024},
+         .max = 128},
         {"decoder-layers", "N", "layers of the decoder", .integer = &c->decoder_layers, .min = 1,
-         .max = 1024},
+         .max = 128},
         {"max-length", "N", "longest sentence in tokens", .integer = &c->max_length, .min = 2,
          .max = 1048576},
         {"dropout", "RATE", "on sub-layer outputs and embeddings", .number = &c->dropout,
@@ -197,8 +199,8 @@ static int parse(struct train *t, int argc, char **argv)
         {"lr", "RATE", "peak learning rate; 0: (d-model * warmup)^-0.5", .number = &o->peak_lr,
          .max = 100},
         {"warmup", "N", "steps until the peak", .integer = &o->warmup, .min = 1, .max = many},
-        {"beta1", "X", "Adam", .number = &o->beta1, .max = 1},
-        {"beta2", "X", "Adam", .number = &o->beta2, .max = 1},
+        {"beta1", "X", "Adam", .number = &o->beta1, .max = 0.999999},
+        {"beta2", "X", "Adam", .number = &o->beta2, .max = 0.999999},
         {"epsilon", "X", "Adam", .number = &o->epsilon, .max = 1},
         {"label-smoothing", "X", "weight of the uniform part of the target",
          .number = &o->label_smoothing, .max = 0.99},

@@ -78,6 +78,14 @@ static void show_progress(int64_t lines, double seconds)
             cli_count(speed, (int64_t)((double)lines / seconds)));
 }
 
+/* As in the text a model is trained on. */
+static void drop_byte_order_mark(char *line)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    size_t n = sizeof mark - 1;
+    if (strncmp(line, mark, n) == 0) memmove(line, line + n, strlen(line + n) + 1);
+}
+
 static int translate_stdin(struct heed_session *s, bool progress)
 {
     double start = now();
@@ -93,7 +101,9 @@ static int translate_stdin(struct heed_session *s, bool progress)
         } else if (block.n == 0) {
             break;
         } else {
+            if (total == 0) drop_byte_order_mark(block.v[0]);
             code = translate_block(s, (const char *const *)block.v, block.n);
+            if (code != CLI_DONE) break;
             total += block.n;
             if (progress) show_progress(total, now() - start);
         }

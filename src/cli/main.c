@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/waiting.h"
@@ -58,19 +59,22 @@ static int unknown(const char *name)
 }
 
 /* A file opened later must not land on a standard descriptor that came closed: it would take what
- * is meant for stdout. Writing to such a stdout then fails, as it should. */
+ * is meant for stdout. Reading from such a stdin and writing to such a stdout then fails, as it
+ * should. */
 static void occupy_standard_descriptors(void)
 {
     for (int fd = 0; fd <= 2; fd++) {
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0) return;
+        int wrong_way = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", wrong_way) < 0) return;
     }
 }
 
 int main(int argc, char **argv)
 {
     occupy_standard_descriptors();
-    /* a closed pipe is an error of write, reported like a full disk */
+    /* a closed pipe and a file at its limit are errors of write, reported like a full disk */
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
 
     const char *name = argc > 1 ? argv[1] : NULL;
     if (!name) return cli_misuse("no command given; see heed --help");

@@ -152,6 +152,10 @@ static const struct option *find(const struct usage *u, const char *name, size_t
 static int unknown(const struct usage *u, const char *arg)
 {
     char name[64];
+    if (u->rest && arg[1] != '-') {
+        return cli_misuse("%s has no option %s; put -- before a %s that begins with -", u->command,
+                          arg, u->rest_name);
+    }
     snprintf(name, sizeof name, "%.*s", (int)strcspn(arg, "="), arg);
     struct suggestion near = {.word = name + strspn(name, "-")};
     for (int i = 0; i < u->n; i++) {

@@ -16,7 +16,11 @@
 static inline void wait_briefly(char **argv)
 {
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
-    if (setenv("GOMP_SPINCOUNT", "2000", 1) == 0) execv("/proc/self/exe", argv);
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (n < 0 || setenv("GOMP_SPINCOUNT", "2000", 1) != 0) return;
+    path[n] = '\0'; /* by its own name, so that ps and killall know the program */
+    execv(path, argv);
 }
 
 #endif

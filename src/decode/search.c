@@ -8,9 +8,9 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/error.h"
+#include "text/pack.h"
 
 enum { SENTENCES = 128, ROWS = 2048, EXTRA_LENGTH = 50 };
 
@@ -87,42 +87,25 @@ static bool append(struct heed_ids *ids, int32_t id)
 
 /* ---- one batch ---- */
 
-/* Source rows of a batch and the set of open sentences; the arrays belong to the caller. */
-struct source {
-    struct packed packed;
-    int32_t *src, *pos;
-    int32_t off[SENTENCES + 1], len[SENTENCES];
-};
-
-static void source_fill(const struct search *s, struct source *b, struct open_set *o,
+/* The sentences src[which[..n)] as source rows and as the set of open ones. */
+static void batch_begin(const struct search *s, struct packed *b, struct open_set *o,
                         const struct heed_ids *src, const int *which, int n)
 {
-    int rows = 0, cache_row = 0;
+    int cache_row = 0;
     *o = (struct open_set){.n = n};
     for (int i = 0; i < n; i++) {
         const struct heed_ids *ids = &src[which[i]];
-        int len = (int)ids->n + 1, limit = len + EXTRA_LENGTH;
-        memcpy(b->src + rows, ids->v, ids->n * sizeof *ids->v);
-        b->src[rows + len - 1] = s->marks.eos;
-        for (int j = 0; j < len; j++) b->pos[rows + j] = j;
-        b->off[i] = rows;
-        b->len[i] = len;
-        if (len > b->packed.max_src) b->packed.max_src = len;
+        pack_add(b, ids->v, (int)ids->n, NULL, 0, s->marks.bos, s->marks.eos);
+        int limit = b->src_len[i] + EXTRA_LENGTH;
         o->which[i] = which[i];
         o->limit[i] = limit < s->p->config.max_length ? limit : s->p->config.max_length;
         o->id[i] = s->marks.bos;
         o->self[i] = o->cache_at[i] = cache_row;
         o->self_len[i] = 1;
-        o->memory[i] = rows;
-        o->memory_len[i] = len;
-        rows += len;
+        o->memory[i] = b->src_off[i];
+        o->memory_len[i] = b->src_len[i];
         cache_row += o->limit[i];
     }
-    b->off[n] = rows;
-    b->packed.n = n;
-    b->packed.rows_src = rows;
-    b->packed.src = b->src, b->packed.src_pos = b->pos;
-    b->packed.src_off = b->off, b->packed.src_len = b->len;
 }
 
 /* Moves sentence `from` of the open set to place `to`, one position further on. */
@@ -154,7 +137,8 @@ static enum heed_status decode_batch(struct search *s, struct open_set *o, struc
             int w = o->which[i];
             score[w] += best_score[i];
             if (best[i] == s->marks.eos) continue;
-            if (!append(&out[w], best[i])) return error_memory(err, 0, "a translation");
+            if (!append(&out[w], best[i]))
+                return error_memory(err, 2 * out[w].n * sizeof best[i], "a translation");
             if (o->self_len[i] < o->limit[i]) open_advance(o, open++, i, best[i]);
         }
         o->n = open;
@@ -167,14 +151,15 @@ static enum heed_status batch_greedy(struct search *s, const struct heed_ids *sr
                                      struct heed_error *err)
 {
     struct open_set o;
-    struct source b = {0};
-    b.src = malloc(2 * s->rows * sizeof *b.src);
-    if (!b.src) return error_memory(err, 2 * s->rows * sizeof *b.src, "a batch of sentences");
-    b.pos = b.src + s->rows;
-    source_fill(s, &b, &o, src, which, n);
-    enum heed_status status = run_encode(s->run, &b.packed, err);
+    struct packed b;
+    size_t bytes = pack_words(n, s->rows, 0) * sizeof(int32_t);
+    int32_t *words = malloc(bytes);
+    if (!words) return error_memory(err, bytes, "a batch of sentences");
+    pack_begin(&b, words, n, s->rows, 0);
+    batch_begin(s, &b, &o, src, which, n);
+    enum heed_status status = run_encode(s->run, &b, err);
     if (!status) status = decode_batch(s, &o, out, score, err);
-    free(b.src);
+    free(words);
     return status;
 }
 

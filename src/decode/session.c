@@ -163,10 +163,8 @@ static enum heed_status join(struct heed_session *s, const struct pieces *p, int
     int32_t *ids = malloc((n + 1) * sizeof *ids);
     if (!ids) return error_memory(err, n * sizeof *ids, "a translation");
     n = 0;
-    for (int j = first; j < *k; j++) {
-        memcpy(ids + n, p->out[j].v, p->out[j].n * sizeof *ids);
-        n += p->out[j].n;
-    }
+    for (int j = first; j < *k; j++)
+        for (size_t t = 0; t < p->out[j].n; t++) ids[n++] = p->out[j].v[t];
     enum heed_status status = heed_decode(s->m->tokenizer, ids, n, (char **)&r->text, &r->len, err);
     free(ids);
     return status;

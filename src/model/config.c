@@ -2,7 +2,7 @@
  * config.c - the shape of the model: presets, checks, config.json.
  *
  * One table lists the fields; checking, writing, reading and comparing walk it, so a new field is
- * one line there. Once config_check has passed, every matrix of the model has fewer than 2^31
+ * one line there. Once config_check has passed, every array of the model has fewer than 2^31
  * elements.
  */
 #include "model/config.h"
@@ -14,26 +14,26 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "ops/ops.h"
+#include "model/parameters.h"
 
-/* A size, from 1 to most, or, where most is 0, a rate in [0, 1). */
+/* A size, from least to most, or, where most is 0, a rate in [0, 1). */
 struct field {
     const char *key;
     size_t offset;
-    int most;
+    int least, most;
 };
 
 static const struct field FIELD[] = {
-    {"d_model", offsetof(struct heed_config, d_model), 1 << 14},
-    {"d_ff", offsetof(struct heed_config, d_ff), 1 << 16},
-    {"heads", offsetof(struct heed_config, heads), 1 << 10},
-    {"encoder_layers", offsetof(struct heed_config, encoder_layers), 128},
-    {"decoder_layers", offsetof(struct heed_config, decoder_layers), 128},
-    {"vocab_size", offsetof(struct heed_config, vocab_size), 1 << 24},
-    {"max_length", offsetof(struct heed_config, max_length), 1 << 20},
-    {"dropout", offsetof(struct heed_config, dropout), 0},
-    {"attention_dropout", offsetof(struct heed_config, attention_dropout), 0},
-    {"ff_dropout", offsetof(struct heed_config, ff_dropout), 0},
+    {"d_model", offsetof(struct heed_config, d_model), 1, 1 << 14},
+    {"d_ff", offsetof(struct heed_config, d_ff), 1, 1 << 16},
+    {"heads", offsetof(struct heed_config, heads), 1, 1 << 10},
+    {"encoder_layers", offsetof(struct heed_config, encoder_layers), 1, LAYERS_MAX},
+    {"decoder_layers", offsetof(struct heed_config, decoder_layers), 1, LAYERS_MAX},
+    {"vocab_size", offsetof(struct heed_config, vocab_size), 1, 1 << 24},
+    {"max_length", offsetof(struct heed_config, max_length), 2, 1 << 20} /* a token and its mark */,
+    {"dropout", offsetof(struct heed_config, dropout), 0, 0},
+    {"attention_dropout", offsetof(struct heed_config, attention_dropout), 0, 0},
+    {"ff_dropout", offsetof(struct heed_config, ff_dropout), 0, 0},
 };
 
 enum {
@@ -107,8 +107,9 @@ enum heed_status heed_config_preset(struct heed_config *c, const char *name, str
 
 static enum heed_status check_size(const struct field *f, long long found, struct heed_error *err)
 {
-    if (found >= 1 && found <= f->most) return HEED_OK;
-    return error_set(err, HEED_EARG, "%s is %lld, expected 1 to %d", f->key, found, f->most);
+    if (found >= f->least && found <= f->most) return HEED_OK;
+    return error_set(err, HEED_EARG, "%s is %lld, expected %d to %d", f->key, found, f->least,
+                     f->most);
 }
 
 static enum heed_status check_rate(const struct field *f, double found, struct heed_error *err)
@@ -118,13 +119,11 @@ static enum heed_status check_rate(const struct field *f, double found, struct h
                      found);
 }
 
-/* The bounds of the fields keep every other matrix below 2^31 elements. */
-static enum heed_status check_product(const char *key, int rows, int cols, struct heed_error *err)
+/* Parameters lie in one array, and arrays have fewer than 2^31 elements. */
+static enum heed_status check_total(const char *what, size_t found, struct heed_error *err)
 {
-    long long found = (long long)rows * cols;
     if (found <= INT32_MAX) return HEED_OK;
-    return error_set(err, HEED_EARG, "%s times d_model is %lld, expected at most %lld", key, found,
-                     (long long)INT32_MAX);
+    return error_set(err, HEED_EARG, "%s is %zu, expected at most %d", what, found, INT32_MAX);
 }
 
 enum heed_status config_check(const struct heed_config *c, struct heed_error *err)
@@ -145,8 +144,9 @@ enum heed_status config_check(const struct heed_config *c, struct heed_error *er
     if (c->d_model / c->heads > HEAD_WIDTH_MAX)
         return error_set(err, HEED_EARG, "a head is %d wide with %d heads, expected at most %d",
                          c->d_model / c->heads, c->heads, HEAD_WIDTH_MAX);
-    enum heed_status st = check_product("vocab_size", c->vocab_size, c->d_model, err);
-    if (!st) st = check_product("max_length", c->max_length, c->d_model, err);
+    size_t positions = (size_t)c->max_length * (size_t)c->d_model;
+    enum heed_status st = check_total("max_length times d_model", positions, err);
+    if (!st) st = check_total("the number of parameters", parameters_count(c), err);
     return st;
 }
 

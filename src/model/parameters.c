@@ -340,6 +340,18 @@ out:
     return status;
 }
 
+/* Neither infinite nor NaN. A product may pass over a NaN in a weight (gemm.h), so it must not get
+ * in. */
+static bool all_finite(const struct tensor *t)
+{
+    size_t n = t->bytes / type_size(t->type);
+    bool good = true;
+    for (size_t i = 0; i < n; i++)
+        good &= t->type == TYPE_F64 ? isfinite(((const double *)t->data)[i])
+                                    : isfinite(((const float *)t->data)[i]);
+    return good;
+}
+
 static enum heed_status check_tensor(const struct tensor *t, const struct parameter *want,
                                      enum type type, const char *name, const char *path,
                                      struct heed_error *err)
@@ -352,6 +364,9 @@ static enum heed_status check_tensor(const struct tensor *t, const struct parame
         return error_set(err, HEED_EFORMAT,
                          "%s: tensor %s has shape [%lld, %lld], expected [%d, %d] by config.json",
                          path, name, (long long)rows, (long long)cols, want->rows, want->cols);
+    if (!all_finite(t))
+        return error_set(err, HEED_EFORMAT, "%s: tensor %s holds a value that is not a number",
+                         path, name);
     return HEED_OK;
 }
 

@@ -1,7 +1,8 @@
 /*
  * transformer.c - lays out the activations of a run and walks a batch through the model.
  *
- * One allocation holds every activation: run_layout runs once to measure and once to bind.
+ * One allocation holds every activation: run_layout runs once to measure and once to bind. Two
+ * more, on the host, hold what goes to the device at every step and what comes back of every batch.
  */
 #include "model/transformer.h"
 
@@ -134,15 +135,15 @@ static size_t run_layout(struct run *r, void *base)
     return a.used;
 }
 
-size_t run_bytes(const struct parameters *p, const struct run_options *o)
+static enum heed_status host_open(struct run *r, struct heed_error *err)
 {
-    struct run *r = calloc(1, sizeof *r);
-    if (!r) return 0;
-    r->p = p;
-    r->o = *o;
-    size_t bytes = run_layout(r, NULL);
-    free(r);
-    return bytes;
+    size_t iota = ((size_t)r->o.sentences + 1) * sizeof *r->iota;
+    size_t loss = 2 * (size_t)r->o.rows_tgt * type_size(r->p->precision.master);
+    r->iota = malloc(iota);
+    r->loss = malloc(loss + 1);
+    if (!r->iota || !r->loss) return error_memory(err, iota + loss, "a run of the model");
+    for (int i = 0; i <= r->o.sentences; i++) r->iota[i] = i;
+    return HEED_OK;
 }
 
 enum heed_status run_open(struct run **out, const struct parameters *p, const struct run_options *o,
@@ -153,8 +154,7 @@ enum heed_status run_open(struct run **out, const struct parameters *p, const st
     r->be = p->be;
     r->p = p;
     r->o = *o;
-    r->iota = malloc((o->sentences + 1) * sizeof *r->iota);
-    enum heed_status s = r->iota ? HEED_OK : error_memory(err, o->sentences * 4, "a run");
+    enum heed_status s = host_open(r, err);
     if (!s) s = r->be->op->alloc(r->be, &r->block, run_layout(r, NULL), err);
     if (s) {
         run_free(r);
@@ -174,6 +174,7 @@ void run_free(struct run *r)
     if (!r) return;
     r->be->op->free(r->be, r->block);
     free(r->iota);
+    free(r->loss);
     free(r);
 }
 
@@ -246,19 +247,18 @@ static struct mat forward(struct run *r)
 static enum heed_status sum_loss(struct run *r, struct loss *out, struct heed_error *err)
 {
     int n = r->batch.rows_tgt;
-    size_t size = type_size(r->s.loss.type);
-    char *rows = malloc(2 * n * size + 1);
-    if (!rows) return error_memory(err, 2 * n * size, "the loss of a batch");
-    r->be->op->download(r->be, rows, r->s.loss.p, 2 * n * size);
+    bool f64 = r->s.loss.type == TYPE_F64;
+    const double *d = r->loss;
+    const float *f = r->loss;
+    r->be->op->download(r->be, r->loss, r->s.loss.p, 2 * n * type_size(r->s.loss.type));
     enum heed_status s = r->be->op->sync(r->be, err);
-    for (int i = 0; i < n && !s; i++) {
-        bool f64 = r->s.loss.type == TYPE_F64;
-        out->smoothed += f64 ? ((double *)rows)[2 * i] : (double)((float *)rows)[2 * i];
-        out->nll += f64 ? ((double *)rows)[2 * i + 1] : (double)((float *)rows)[2 * i + 1];
+    if (s) return s;
+    for (int i = 0; i < n; i++) {
+        out->smoothed += f64 ? d[2 * i] : (double)f[2 * i];
+        out->nll += f64 ? d[2 * i + 1] : (double)f[2 * i + 1];
     }
-    out->tokens += s ? 0 : n;
-    free(rows);
-    return s;
+    out->tokens += n;
+    return HEED_OK;
 }
 
 enum heed_status run_loss(struct run *r, const struct packed *b, const struct loss_options *o,
@@ -316,7 +316,6 @@ enum heed_status run_step(struct run *r, const struct step *s, int k, int32_t *i
     int n = s->n;
     assert(n <= r->o.sentences && k <= r->o.candidates);
     int32_t *at = r->ints, *queries = r->ints;
-    for (int i = 0; i <= n; i++) r->iota[i] = i;
     put(r, &at, r->iota, n + 1);
     const int32_t *in = put(r, &at, s->id, n), *pos = put(r, &at, s->pos, n);
     struct pass dec = {.rows = n, .cache = s->cache, .cache_at = put(r, &at, s->cache_at, n)};

@@ -77,7 +77,8 @@ struct run {
     void *block;         /* every activation */
     int32_t *ints;       /* the batch on the device */
     struct packed batch; /* pointers into ints */
-    int32_t *iota;       /* host: 0, 1, 2, ... */
+    int32_t *iota;       /* host: 0, 1, 2, ...; [sentences+1] */
+    void *loss;          /* host: s.loss of the last batch */
     float *top_score;    /* on the device: what a step found */
     int32_t *top_id;
     bool dropout;
@@ -96,8 +97,6 @@ struct run {
 enum heed_status run_open(struct run **out, const struct parameters *p, const struct run_options *o,
                           struct heed_error *err);
 void run_free(struct run *r);
-/* Bytes of activations and gradients that run_open would take. */
-size_t run_bytes(const struct parameters *p, const struct run_options *o);
 
 /* Summed over the target tokens of a batch. */
 struct loss {

@@ -14,6 +14,7 @@ struct heed_engine *heed_engine_open(const char *device, int threads, struct hee
         error_memory(err, sizeof *e, "an engine");
         return NULL;
     }
+    e->threads = threads;
     if (backend_open(&e->be, device, threads, err)) {
         free(e);
         return NULL;

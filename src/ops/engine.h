@@ -7,6 +7,7 @@
 
 struct heed_engine {
     struct backend *be;
+    int threads; /* as asked for; 0: all cores */
 };
 
 #endif

@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 64 MB of ids a pool; two pools when the corpus is larger than one. */
+/* About 64 MB of ids a pool; two pools when the corpus is larger than one. */
 static const size_t POOL_TOKENS = 16 << 20;
 /* What a token is of text, roughly, in any language: turns tokens into bytes. */
 enum { TOKEN_BYTES = 4 };
@@ -215,6 +215,7 @@ static void limits_set(struct batches *s)
         .tokenizer = o->tokenizer,
         .text_bytes = tokens * TOKEN_BYTES,
         .longest = o->max_length < o->batch_tokens ? o->max_length : o->batch_tokens,
+        .threads = o->threads,
         .stop = &s->stop,
     };
 }

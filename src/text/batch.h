@@ -27,6 +27,7 @@ struct batch_options {
     int batch_tokens; /* at most this many on each side, begin or end mark included */
     int max_length;   /* a longer sentence (in tokens, with its mark) drops the pair, as does one
                        * longer than batch_tokens */
+    int threads;      /* for turning text into ids; 0: one a core; a few are enough */
     uint64_t seed;
     bool shuffle;       /* training: shuffled and endless; else in file order, once */
     size_t pool_tokens; /* both sides together; 0: the default */
@@ -54,7 +55,7 @@ enum heed_status batch_next(struct batches *s, const struct packed **b, struct b
 struct batch_counts batch_counted(struct batches *s);
 void batch_free(struct batches *s);
 
-/* Packs n sentences given as ids without marks; for translation and tests. tgt may be NULL. */
+/* Packs n sentences given as ids without marks, in a block of their own. tgt may be NULL. */
 struct packed *packed_make(const struct heed_ids *src, const struct heed_ids *tgt, int n, int bos,
                            int eos, struct heed_error *err);
 void packed_free(struct packed *p);

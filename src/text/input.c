@@ -195,7 +195,6 @@ static enum heed_status decoder_start(struct input *in, struct heed_error *err)
 {
     static const unsigned char gzip_magic[] = {0x1f, 0x8b};
     static const unsigned char xz_magic[] = {0xfd, '7', 'z', 'X', 'Z', 0};
-    /* A pipe may give fewer bytes than the magic at first. */
     while (in->raw_n < sizeof xz_magic && !in->raw_end) {
         enum heed_status st = raw_read(in, err);
         if (st) return st;
@@ -218,8 +217,9 @@ static enum heed_status file_start(struct input *in, struct heed_error *err)
     in->fd = open(in->path, O_RDONLY | O_CLOEXEC);
     if (in->fd < 0 || fstat(in->fd, &about) < 0)
         return error_errno(err, "cannot open %s", in->path);
-    if (S_ISDIR(about.st_mode))
-        return error_set(err, HEED_EIO, "%s is a directory, a file of text is expected", in->path);
+    if (!S_ISREG(about.st_mode))
+        return error_set(err, HEED_EIO, "%s is a %s, expected a file: text is read more than once",
+                         in->path, S_ISDIR(about.st_mode) ? "directory" : "pipe or device");
     return decoder_start(in, err);
 }
 

@@ -24,7 +24,7 @@ enum { BLOCK_BYTES = 4 << 20, THREAD_BYTES = 32 << 10, THREADS_MAX = 4 };
  * tokenizer: no piece it learns is as long. */
 enum { TOKEN_BYTES_MAX = 64 };
 
-/* What a pair costs besides its text; bounds the memory for a corpus of empty lines. */
+/* What a pair counts besides its text; bounds the memory for a corpus of very short lines. */
 enum { PAIR_BYTES = 16 };
 
 struct block_pair {
@@ -71,7 +71,7 @@ static enum heed_status room(void *array, size_t *cap, size_t need, size_t size,
  */
 static bool pool_takes(const struct pool_options *o, size_t *used, const struct pair *x)
 {
-    size_t bytes = x->src_len + x->tgt_len + 2;
+    size_t bytes = x->src_len + x->tgt_len + PAIR_BYTES;
     if (!x->src || (*used > 0 && *used + bytes > o->text_bytes)) return false;
     *used += bytes;
     return true;
@@ -226,13 +226,13 @@ static void crew_release(struct crew *c)
     for (int i = 0; i < c->n; i++) encoder_free(c->encoder[i]);
 }
 
-static enum heed_status crew_init(struct crew *c, const struct heed_tokenizer *t,
+static enum heed_status crew_init(struct crew *c, const struct pool_options *o,
                                   struct heed_error *err)
 {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int n = cores < 1 ? 1 : cores < THREADS_MAX ? (int)cores : THREADS_MAX;
+    long wanted = o->threads ? o->threads : sysconf(_SC_NPROCESSORS_ONLN);
+    int n = wanted < 1 ? 1 : wanted < THREADS_MAX ? (int)wanted : THREADS_MAX;
     for (c->n = 0; c->n < n; c->n++) {
-        if (!(c->encoder[c->n] = encoder_new(t, err))) {
+        if (!(c->encoder[c->n] = encoder_new(o->tokenizer, err))) {
             crew_release(c);
             return HEED_ENOMEM;
         }
@@ -273,7 +273,7 @@ enum heed_status pool_fill(struct pool *p, struct pairs *in, const struct pool_o
     bool full = false;
     p->ids.n = p->n = 0;
     p->counts = (struct batch_counts){0};
-    enum heed_status st = crew_init(&crew, o->tokenizer, err);
+    enum heed_status st = crew_init(&crew, o, err);
     if (st) return st;
     while (!st && !full && !atomic_load(o->stop)) {
         st = block_read(&block, in, o, &used, &full, &p->last, err);

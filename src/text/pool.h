@@ -32,6 +32,7 @@ struct pool_options {
     const struct heed_tokenizer *tokenizer;
     size_t text_bytes;       /* a pool ends before the line that would go past this */
     int longest;             /* tokens of a sentence, its mark included */
+    int threads;             /* at most so many; 0: one a core */
     const atomic_bool *stop; /* true: come back soon, with whatever there is */
 };
 

@@ -10,7 +10,7 @@
 #include "model/files.h"
 #include "model/safetensors.h"
 
-enum { PATH = 4096 };
+enum { PATH = 4096, VOCAB_MOST = 1 << 30 };
 
 /* sum += the tensors of one more file, in the first file's order */
 static enum heed_status add_file(double *sum, const struct safetensors *first, const char *dir,
@@ -70,7 +70,7 @@ static enum heed_status copy_file(const char *from_dir, const char *to_dir, cons
     size_t len;
     enum heed_status s = file_join(from, sizeof from, from_dir, name, err);
     if (!s) s = file_join(to, sizeof to, to_dir, name, err);
-    if (!s) s = file_read(from, (size_t)1 << 30, &data, &len, err);
+    if (!s) s = file_read(from, VOCAB_MOST, &data, &len, err);
     if (!s) s = file_write(to, &(struct file_part){data, len}, 1, err);
     free(data);
     return s;
@@ -80,14 +80,23 @@ static enum heed_status copy_file(const char *from_dir, const char *to_dir, cons
 static enum heed_status check_shapes(const char *const *dirs, int n, struct heed_error *err)
 {
     struct heed_config first, other;
-    char path[PATH];
-    for (int i = 0; i < n; i++) {
-        enum heed_status s = file_join(path, sizeof path, dirs[i], MODEL_CONFIG, err);
+    char path[PATH], *vocab = NULL;
+    size_t len = 0;
+    enum heed_status s = file_join(path, sizeof path, dirs[0], MODEL_VOCAB, err);
+    if (!s) s = file_read(path, VOCAB_MOST, &vocab, &len, err);
+    for (int i = 0; i < n && !s; i++) {
+        bool same = true;
+        s = file_join(path, sizeof path, dirs[i], MODEL_CONFIG, err);
         if (!s) s = config_load(i ? &other : &first, path, err);
         if (!s && i) s = config_same(&other, &first, path, err);
-        if (s) return s;
+        if (!s) s = file_join(path, sizeof path, dirs[i], MODEL_VOCAB, err);
+        if (!s) s = file_same(path, (struct file_part){vocab, len}, &same, err);
+        if (!s && !same)
+            s = error_set(err, HEED_EFORMAT, "%s is another vocabulary than that of %s", path,
+                          dirs[0]);
     }
-    return HEED_OK;
+    free(vocab);
+    return s;
 }
 
 enum heed_status heed_average(const char *const *dirs, int n, const char *out,

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,11 +73,13 @@ enum heed_status checkpoint_best(const struct checkpoint *c, struct heed_error *
 }
 
 /* OUT/model.safetensors becomes another name of the checkpoint's file, or where the file system
- * has no links, a copy. */
-static enum heed_status publish(const struct checkpoint *c, const char *dir, struct heed_error *err)
+ * has no links, a copy of the weights, which are still those of the checkpoint. */
+enum heed_status checkpoint_publish(const struct checkpoint *c, int64_t step,
+                                    struct heed_error *err)
 {
-    char from[PATH], to[PATH], tmp[PATH + 8];
-    enum heed_status s = write_shape(c, c->out, err);
+    char dir[PATH], from[PATH], to[PATH], tmp[PATH + 8];
+    enum heed_status s = step_dir(dir, c->out, step, "", err);
+    if (!s) s = write_shape(c, c->out, err);
     if (!s) s = file_join(from, sizeof from, dir, MODEL_WEIGHTS, err);
     if (!s) s = file_join(to, sizeof to, c->out, MODEL_WEIGHTS, err);
     if (s) return s;
@@ -89,24 +92,82 @@ static enum heed_status publish(const struct checkpoint *c, const char *dir, str
 
 /* ---- trainer.json ---- */
 
-static const char *precision_name(enum heed_precision p)
+/* One table lists the fields; writing and reading walk it. A whole number is not negative. */
+struct field {
+    const char *key;
+    size_t offset;
+    enum { WHOLE64, WHOLE, REAL, FLAG } kind;
+};
+
+static const struct field FIELD[] = {
+    {"step", offsetof(struct progress, step), WHOLE64},
+    {"epoch", offsetof(struct progress, cursor.epoch), WHOLE64},
+    {"pool", offsetof(struct progress, cursor.pool), WHOLE64},
+    {"batch", offsetof(struct progress, cursor.batch), WHOLE64},
+    {"guard_norm", offsetof(struct progress, guard.norm), REAL},
+    {"guard_seen", offsetof(struct progress, guard.seen), WHOLE64},
+    {"skipped", offsetof(struct progress, skipped), WHOLE64},
+    {"skips", offsetof(struct progress, skips), WHOLE},
+    {"regular", offsetof(struct progress, regular), WHOLE64},
+    {"rollbacks", offsetof(struct progress, rollbacks), WHOLE},
+    {"rollback_step", offsetof(struct progress, rollback_step), WHOLE64},
+    {"validated", offsetof(struct progress, validated), WHOLE64},
+    {"best", offsetof(struct progress, best), REAL},
+    {"best_is_bleu", offsetof(struct progress, best_is_bleu), FLAG},
+    {"best_step", offsetof(struct progress, best_step), WHOLE64},
+    {"stale", offsetof(struct progress, stale), WHOLE},
+    {"batch_tokens", offsetof(struct progress, batch_tokens), WHOLE},
+    {"accumulate", offsetof(struct progress, accumulate), WHOLE},
+};
+enum { FIELDS = sizeof FIELD / sizeof *FIELD };
+
+static json_t *field_format(const struct field *f, const void *v)
 {
-    return p == HEED_BF16 ? "bf16" : "f32";
+    switch (f->kind) {
+    case WHOLE64:
+        return json_integer(*(const int64_t *)v);
+    case WHOLE:
+        return json_integer(*(const int *)v);
+    case REAL:
+        return json_real(*(const double *)v);
+    case FLAG:
+        return json_boolean(*(const bool *)v);
+    }
+    return NULL;
 }
 
+static bool field_parse(const struct field *f, void *v, const json_t *value)
+{
+    json_int_t n = json_integer_value(value);
+    bool whole = json_is_integer(value) && n >= 0;
+    switch (f->kind) {
+    case WHOLE64:
+        *(int64_t *)v = n;
+        return whole;
+    case WHOLE:
+        *(int *)v = (int)n;
+        return whole && n <= INT_MAX;
+    case REAL:
+        *(double *)v = json_number_value(value);
+        return json_is_number(value);
+    case FLAG:
+        *(bool *)v = json_is_true(value);
+        return json_is_boolean(value);
+    }
+    return false;
+}
+
+/* NULL when out of memory. */
 static char *progress_format(const struct progress *p)
 {
     char seed[24]; /* as text: a 64-bit seed does not fit a JSON number everywhere */
     snprintf(seed, sizeof seed, "%" PRIu64, p->seed);
-    json_t *j = json_pack(
-        "{sI s{sI sI sI} s{sf sI} sI sf sI si ss si si ss}", "step", (json_int_t)p->step, "cursor",
-        "epoch", (json_int_t)p->cursor.epoch, "pool", (json_int_t)p->cursor.pool, "batch",
-        (json_int_t)p->cursor.batch, "guard", "norm", p->guard.norm, "seen",
-        (json_int_t)p->guard.seen, "skipped", (json_int_t)p->skipped, "best", p->best, "best_step",
-        (json_int_t)p->best_step, "stale", p->stale, "seed", seed, "batch_tokens", p->batch_tokens,
-        "accumulate", p->accumulate, "precision", precision_name(p->precision));
-    if (!j) return NULL;
-    char *text = json_dumps(j, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    json_t *j = json_pack("{ss ss}", "seed", seed, "precision", precision_name(p->precision));
+    bool good = j;
+    for (int i = 0; good && i < FIELDS; i++)
+        good = json_object_set_new(j, FIELD[i].key,
+                                   field_format(&FIELD[i], (const char *)p + FIELD[i].offset)) == 0;
+    char *text = good ? json_dumps(j, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(j);
     return text;
 }
@@ -115,31 +176,24 @@ static enum heed_status progress_parse(struct progress *p, const char *text, siz
                                        const char *path, struct heed_error *err)
 {
     json_error_t why;
-    json_t *j = json_loadb(text, len, 0, &why);
-    if (!j) return error_set(err, HEED_EFORMAT, "%s is not JSON: %s", path, why.text);
-    json_int_t step, epoch, pool, batch, seen, skipped, best_step;
     const char *seed, *precision;
     struct progress r = {0};
-    int bad =
-        json_unpack_ex(j, &why, 0, "{sI s{sI sI sI} s{sF sI} sI sF sI si ss si si ss}", "step",
-                       &step, "cursor", "epoch", &epoch, "pool", &pool, "batch", &batch, "guard",
-                       "norm", &r.guard.norm, "seen", &seen, "skipped", &skipped, "best", &r.best,
-                       "best_step", &best_step, "stale", &r.stale, "seed", &seed, "batch_tokens",
-                       &r.batch_tokens, "accumulate", &r.accumulate, "precision", &precision);
-    if (bad) {
-        error_set(err, HEED_EFORMAT, "%s: %s", path, why.text);
-    } else if (step < 0 || epoch < 0 || pool < 0 || batch < 0) {
-        bad = 1;
-        error_set(err, HEED_EFORMAT, "%s: step and cursor must not be negative", path);
-    } else {
-        r.step = step, r.guard.seen = seen, r.skipped = skipped, r.best_step = best_step;
-        r.cursor = (struct batch_cursor){epoch, pool, batch};
+    json_t *j = json_loadb(text, len, 0, &why);
+    if (!j) return error_set(err, HEED_EFORMAT, "%s is not JSON: %s", path, why.text);
+    enum heed_status s = HEED_OK;
+    if (json_unpack_ex(j, &why, 0, "{ss ss}", "seed", &seed, "precision", &precision))
+        s = error_set(err, HEED_EFORMAT, "%s: %s", path, why.text);
+    for (int i = 0; !s && i < FIELDS; i++)
+        if (!field_parse(&FIELD[i], (char *)&r + FIELD[i].offset, json_object_get(j, FIELD[i].key)))
+            s = error_set(err, HEED_EFORMAT, "%s: \"%s\" is missing or makes no sense", path,
+                          FIELD[i].key);
+    if (!s) {
         r.seed = strtoull(seed, NULL, 10);
         r.precision = strcmp(precision, "bf16") ? HEED_F32 : HEED_BF16;
         *p = r;
     }
     json_decref(j);
-    return bad ? HEED_EFORMAT : HEED_OK;
+    return s;
 }
 
 /* ---- save ---- */
@@ -175,11 +229,11 @@ static enum heed_status list_steps(const char *out, int64_t **steps, int *n, str
         int64_t step;
         int end = 0;
         if (sscanf(e->d_name, "step-%" SCNd64 "%n", &step, &end) != 1) continue;
-        if (e->d_name[end]) {
+        if (strcmp(e->d_name + end, ".tmp") == 0) {
             s = file_join(path, sizeof path, dir, e->d_name, err);
             if (!s) s = file_remove_dir(path, err);
-            continue;
         }
+        if (e->d_name[end]) continue;
         if (*n == cap) {
             cap = cap ? 2 * cap : 16;
             int64_t *more = realloc(*steps, cap * sizeof *more);
@@ -201,14 +255,15 @@ static enum heed_status list_steps(const char *out, int64_t **steps, int *n, str
     return s;
 }
 
-static enum heed_status prune(const char *out, int keep, struct heed_error *err)
+static enum heed_status prune(const char *out, int keep, int64_t regular, struct heed_error *err)
 {
     int64_t *steps;
     int n;
     enum heed_status s = list_steps(out, &steps, &n, err);
     if (s) return s;
-    for (int i = keep < 1 ? 1 : keep; i < n && !s; i++) {
+    for (int i = keep; i < n && !s; i++) {
         char dir[PATH];
+        if (steps[i] == regular) continue;
         s = step_dir(dir, out, steps[i], "", err);
         if (!s) s = file_remove_dir(dir, err);
     }
@@ -224,17 +279,15 @@ enum heed_status checkpoint_save(const struct checkpoint *c, const struct progre
     if (!s) s = step_dir(dir, c->out, p->step, "", err);
     if (!s) s = file_join(parent, sizeof parent, c->out, "checkpoints", err);
     if (s) return s;
-    if (!file_exists(dir)) {
-        if (!s) s = file_remove_dir(tmp, err);
-        if (!s) s = write_shape(c, tmp, err);
-        if (!s) s = write_weights(c, tmp, err);
-        if (!s) s = write_state(c, p, tmp, err);
-        if (!s && rename(tmp, dir)) s = error_errno(err, "cannot rename %s to %s", tmp, dir);
-        if (!s) s = file_sync_dir(parent, err);
-        if (s) file_remove_dir(tmp, NULL);
-    }
-    if (!s) s = publish(c, dir, err);
-    if (!s) s = prune(c->out, keep, err);
+    s = file_remove_dir(tmp, err);
+    if (!s) s = write_shape(c, tmp, err);
+    if (!s) s = write_weights(c, tmp, err);
+    if (!s) s = write_state(c, p, tmp, err);
+    if (!s && rename(tmp, dir)) s = error_errno(err, "cannot rename %s to %s", tmp, dir);
+    if (!s) s = file_sync_dir(parent, err);
+    if (s) file_remove_dir(tmp, NULL);
+    if (!s) s = checkpoint_publish(c, p->step, err);
+    if (!s) s = prune(c->out, keep, p->regular, err);
     return s;
 }
 
@@ -251,13 +304,21 @@ enum heed_status checkpoint_newest(const char *out, int64_t *step, struct heed_e
     return HEED_OK;
 }
 
-enum heed_status checkpoint_config(const char *out, int64_t step, struct heed_config *config,
-                                   struct heed_error *err)
+enum heed_status checkpoint_check(const struct checkpoint *c, int64_t step, struct heed_error *err)
 {
     char dir[PATH], path[PATH];
-    enum heed_status s = step_dir(dir, out, step, "", err);
+    struct heed_config found;
+    struct file_part vocab;
+    bool same = false;
+    enum heed_status s = step_dir(dir, c->out, step, "", err);
     if (!s) s = file_join(path, sizeof path, dir, MODEL_CONFIG, err);
-    if (!s) s = config_load(config, path, err);
+    if (!s) s = config_load(&found, path, err);
+    if (!s) s = config_same(&found, &c->p->config, path, err);
+    if (!s) s = file_join(path, sizeof path, dir, MODEL_VOCAB, err);
+    vocab.data = tokenizer_bytes(c->tokenizer, &vocab.len);
+    if (!s) s = file_same(path, vocab, &same, err);
+    if (!s && !same)
+        s = error_set(err, HEED_EARG, "%s is another vocabulary than the one given", path);
     return s;
 }
 

@@ -17,6 +17,18 @@ struct log {
     char path[4096];
 };
 
+/* The step that a line begins with; -1: none. Not by sscanf, which first looks for the end of the
+ * whole text. */
+static long long line_step(const char *line)
+{
+    static const char prefix[] = "{\"step\":";
+    const char *number = line + sizeof prefix - 1;
+    char *after;
+    if (strncmp(line, prefix, sizeof prefix - 1) != 0) return -1;
+    long long step = strtoll(number, &after, 10);
+    return after > number ? step : -1;
+}
+
 /* Bytes of the leading lines of text that belong to steps up to `step`; every line begins with its
  * step. */
 static size_t kept_bytes(const char *text, size_t len, int64_t step)
@@ -24,8 +36,8 @@ static size_t kept_bytes(const char *text, size_t len, int64_t step)
     size_t kept = 0;
     while (kept < len) {
         const char *line = text + kept, *end = memchr(line, '\n', len - kept);
-        long long at;
-        if (!end || sscanf(line, "{\"step\":%lld", &at) != 1 || at > step) break;
+        long long at = line_step(line);
+        if (!end || at < 0 || at > step) break;
         kept = (size_t)(end + 1 - text);
     }
     return kept;

@@ -10,13 +10,13 @@
 
 double schedule_lr(const struct schedule *s, int64_t step)
 {
-    double t = (double)step, w = s->warmup > 0 ? (double)s->warmup : 1;
+    double t = (double)step, w = (double)s->warmup;
     return s->peak * fmin(t / w, sqrt(w / t));
 }
 
 double schedule_paper_peak(int d_model, int64_t warmup)
 {
-    return 1 / sqrt((double)d_model * (warmup > 0 ? (double)warmup : 1));
+    return 1 / sqrt((double)d_model * (double)warmup);
 }
 
 /* A norm so many times its running mean is a spike, once the mean has seen enough steps. While
@@ -88,4 +88,15 @@ enum heed_status optimizer_step(struct optimizer *o, struct mat grad, struct ada
     out->skipped = !isfinite(out->norm) || (h.limit > 0 && out->norm > h.limit);
     guard_update(&o->guard, out->norm, out->skipped);
     return HEED_OK;
+}
+
+enum heed_status optimizer_check(struct optimizer *o, bool *sound, struct heed_error *err)
+{
+    struct backend *be = o->p->be;
+    double sq = 0;
+    be->op->sqnorm(be, o->sq, o->p->master);
+    be->op->download(be, &sq, o->sq, sizeof sq);
+    enum heed_status s = be->op->sync(be, err);
+    *sound = isfinite(sq);
+    return s;
 }

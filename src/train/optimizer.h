@@ -7,8 +7,8 @@
 #include "model/parameters.h"
 
 struct schedule {
-    double peak; /* learning rate at the end of the warm-up */
-    int64_t warmup;
+    double peak;    /* learning rate at the end of the warm-up */
+    int64_t warmup; /* steps, at least 1 */
 };
 
 /* Rises linearly over the warm-up, then falls with the inverse square root of the step (paper 5.3,
@@ -42,5 +42,7 @@ struct update {
 /* One step with h (whose limit is set here). */
 enum heed_status optimizer_step(struct optimizer *o, struct mat grad, struct adam h,
                                 struct update *out, struct heed_error *err);
+/* *sound: every parameter is a number. */
+enum heed_status optimizer_check(struct optimizer *o, bool *sound, struct heed_error *err);
 
 #endif

@@ -25,14 +25,15 @@
 #include "train/optimizer.h"
 #include "train/validate.h"
 
-/* So many unusable gradients in a row go back to the last checkpoint; going back more often than
- * that to the same one ends the run. */
-enum { SKIPS_IN_A_ROW = 5, ROLLBACKS_MAX = 3 };
+/* So many unusable gradients in a row go back to the last checkpoint; going back so often without
+ * as many steps in peace between ends the run. */
+enum { SKIPS_IN_A_ROW = 5, ROLLBACKS_MAX = 3, STEPS_IN_PEACE = 100 };
 
 struct heed_trainer {
     struct heed_train_options o;
     int lock; /* on the output directory; -1: none */
     struct backend *be;
+    int threads; /* for the text; 0: all cores */
     struct heed_tokenizer *tokenizer;
     struct parameters *p;
     struct run *run;
@@ -42,10 +43,7 @@ struct heed_trainer {
     struct log *log;
     struct schedule schedule;
     struct progress at;
-    int64_t saved; /* step of the newest checkpoint; 0: none */
-    int64_t validated;
-    int skips;          /* unusable gradients in a row; weights may be ruined unless it is 0 */
-    int rollbacks;      /* to the newest checkpoint */
+    int64_t saved;      /* step of the newest checkpoint; 0: none */
     double start, rate; /* seconds; target tokens per second, smoothed */
     int64_t first_step; /* of this run, for the time left */
 };
@@ -96,6 +94,9 @@ static enum heed_status check_options(const struct heed_train_options *o, struct
     if (!(o->label_smoothing >= 0 && o->label_smoothing < 1))
         return error_set(err, HEED_EARG, "label smoothing must be in [0, 1), found %g",
                          (double)o->label_smoothing);
+    if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1))
+        return error_set(err, HEED_EARG, "beta1 and beta2 must be in [0, 1), found %g and %g",
+                         (double)o->beta1, (double)o->beta2);
     return HEED_OK;
 }
 
@@ -146,8 +147,7 @@ static enum heed_status check_same_run(const struct heed_trainer *t, const struc
             o->out, found->accumulate, found->batch_tokens, o->accumulate, o->batch_tokens);
     if (found->precision != o->precision)
         return error_set(err, HEED_EARG, "%s was trained in %s precision, found %s", o->out,
-                         found->precision == HEED_BF16 ? "bf16" : "f32",
-                         o->precision == HEED_BF16 ? "bf16" : "f32");
+                         precision_name(found->precision), precision_name(o->precision));
     return HEED_OK;
 }
 
@@ -156,7 +156,7 @@ static enum heed_status open_state(struct heed_trainer *t, struct heed_error *er
 {
     const struct heed_train_options *o = &t->o;
     struct checkpoint c = checkpoint_of(t);
-    struct heed_config found;
+    bool by_bleu = o->valid.n && o->valid_bleu;
     enum heed_status s = checkpoint_newest(o->out, &t->saved, err);
     if (s) return s;
     if (t->saved && !o->resume)
@@ -171,12 +171,12 @@ static enum heed_status open_state(struct heed_trainer *t, struct heed_error *er
                                   .precision = o->precision};
         return parameters_init(t->p, o->seed, err);
     }
-    s = checkpoint_config(o->out, t->saved, &found, err);
-    if (!s) s = config_same(&found, &o->config, o->out, err);
+    s = checkpoint_check(&c, t->saved, err);
     if (!s) s = checkpoint_load(&c, t->saved, &t->at, err);
     if (!s) s = check_same_run(t, &t->at, err);
+    if (!s) s = checkpoint_publish(&c, t->saved, err); /* in case that was cut short */
     t->opt->guard = t->at.guard;
-    t->validated = t->at.step;
+    if (t->at.best_is_bleu != by_bleu) t->at.best_step = t->at.stale = 0;
     return s;
 }
 
@@ -187,12 +187,14 @@ static enum heed_status open_data(struct heed_trainer *t, struct heed_error *err
                               .tokenizer = t->tokenizer,
                               .batch_tokens = o->batch_tokens,
                               .max_length = o->config.max_length,
+                              .threads = t->threads,
                               .seed = o->seed,
                               .shuffle = true,
                               .start = t->at.cursor};
     struct validator_options v = {.corpus = o->valid,
                                   .tokenizer = t->tokenizer,
                                   .batch_tokens = o->batch_tokens,
+                                  .threads = t->threads,
                                   .tokenize = o->valid_bleu ? o->valid_tokenize : NULL};
     enum heed_status s = batch_open(&t->batches, &b, err);
     if (!s && o->valid.n) s = validator_open(&t->validator, t->p, &v, err);
@@ -208,6 +210,7 @@ struct heed_trainer *heed_trainer_open(struct heed_engine *e, const struct heed_
         return NULL;
     }
     t->be = e->be;
+    t->threads = e->threads;
     t->o = *o;
     t->lock = -1;
     t->start = now();
@@ -314,21 +317,24 @@ static enum heed_status gradients(struct heed_trainer *t, struct loss *loss, str
 static enum heed_status roll_back(struct heed_trainer *t, struct heed_error *err)
 {
     char text[256];
-    if (!t->saved || ++t->rollbacks > ROLLBACKS_MAX)
+    if (t->at.step > t->at.rollback_step + STEPS_IN_PEACE) t->at.rollbacks = 0;
+    t->at.rollback_step = t->at.step;
+    if (!t->at.regular || ++t->at.rollbacks > ROLLBACKS_MAX)
         return error_set(err, HEED_ENUMERIC,
                          "training diverged: %d gradients in a row are not usable at step %lld and "
                          "%s; a lower learning rate or a longer warm-up may help",
                          SKIPS_IN_A_ROW, (long long)t->at.step,
-                         t->saved ? "going back did not help" : "there is no checkpoint yet");
+                         t->at.regular ? "going back did not help"
+                                       : "there is no checkpoint to go back to");
     struct checkpoint c = checkpoint_of(t);
     struct progress then;
-    enum heed_status s = checkpoint_load(&c, t->saved, &then, err);
+    enum heed_status s = checkpoint_load(&c, t->at.regular, &then, err);
     if (s) return s;
     t->opt->guard = then.guard;
-    t->skips = 0;
+    t->at.skips = 0;
     snprintf(text, sizeof text,
              "%d gradients in a row are not usable: weights go back to the checkpoint of step %lld",
-             SKIPS_IN_A_ROW, (long long)t->saved);
+             SKIPS_IN_A_ROW, (long long)t->at.regular);
     return tell_text(t, HEED_EVENT_ROLLBACK, text, err);
 }
 
@@ -337,17 +343,17 @@ static enum heed_status after_update(struct heed_trainer *t, struct heed_event *
 {
     char text[128];
     if (!u->skipped) {
-        t->skips = 0;
+        t->at.skips = 0;
         return tell(t, e, err);
     }
-    t->skips++;
+    t->at.skips++;
     t->at.skipped++;
     snprintf(text, sizeof text, "skipped: gradient norm %g, usually %.3g", u->norm,
              t->opt->guard.norm);
     e->kind = HEED_EVENT_SKIP;
     e->text = text;
     enum heed_status s = tell(t, e, err);
-    if (!s && t->skips >= SKIPS_IN_A_ROW) s = roll_back(t, err);
+    if (!s && t->at.skips >= SKIPS_IN_A_ROW) s = roll_back(t, err);
     return s;
 }
 
@@ -369,7 +375,6 @@ static enum heed_status train_step(struct heed_trainer *t, struct heed_error *er
                      .clip = (double)o->clip};
     s = optimizer_step(t->opt, t->run->grad, h, &u, err);
     if (s) return s;
-    t->at.guard = t->opt->guard;
     double rate = (double)loss.tokens / (now() - began);
     t->rate = t->rate > 0 ? 0.9 * t->rate + 0.1 * rate : rate;
     struct heed_event e = event_of(t, HEED_EVENT_STEP);
@@ -380,42 +385,11 @@ static enum heed_status train_step(struct heed_trainer *t, struct heed_error *er
 
 /* ---- between steps ---- */
 
-static enum heed_status validate_now(struct heed_trainer *t, struct heed_error *err)
+/* Whether a multiple of `every` lies behind `last`: what was due at a step that was skipped is made
+ * up for at the next one that is not. */
+static bool due(int64_t last, int64_t step, int64_t every)
 {
-    struct validation v;
-    enum heed_status s = validate(t->validator, t->run, &v, err);
-    if (s) return s;
-    double value = v.bleu >= 0 ? v.bleu : -v.nll;
-    struct heed_event e = event_of(t, HEED_EVENT_VALID);
-    e.nll = v.nll;
-    e.perplexity = exp(v.nll);
-    e.bleu = v.bleu;
-    e.best = !t->at.best_step || value > t->at.best;
-    t->validated = t->at.step;
-    t->at.stale++;
-    if (e.best) {
-        struct checkpoint c = checkpoint_of(t);
-        t->at.best = value;
-        t->at.best_step = t->at.step;
-        t->at.stale = 0;
-        s = checkpoint_best(&c, err);
-    }
-    return s ? s : tell(t, &e, err);
-}
-
-static enum heed_status save_now(struct heed_trainer *t, struct heed_error *err)
-{
-    struct checkpoint c = checkpoint_of(t);
-    enum heed_status s = checkpoint_save(&c, &t->at, t->o.keep, err);
-    if (s) return s;
-    t->saved = t->at.step;
-    t->rollbacks = 0;
-    return tell_text(t, HEED_EVENT_SAVE, NULL, err);
-}
-
-static bool due(int64_t step, int64_t every)
-{
-    return every > 0 && step % every == 0;
+    return every > 0 && step / every > last / every;
 }
 
 static bool stopped(const struct heed_trainer *t)
@@ -428,11 +402,79 @@ static bool out_of_patience(const struct heed_trainer *t)
     return t->o.patience > 0 && t->at.stale >= t->o.patience;
 }
 
-static enum heed_status finish(struct heed_trainer *t, struct heed_error *err)
+static bool at_end(const struct heed_trainer *t)
+{
+    return t->at.step >= t->o.steps || out_of_patience(t) || stopped(t);
+}
+
+/* A validation that was not due does not count for patience, so that the end of a run does not
+ * depend on the pieces it was run in. */
+static enum heed_status validate_now(struct heed_trainer *t, bool regular, struct heed_error *err)
+{
+    struct validation v;
+    enum heed_status s = validate(t->validator, t->run, &v, err);
+    if (s) return s;
+    bool by_bleu = v.bleu >= 0;
+    double value = by_bleu ? v.bleu : -v.nll;
+    struct heed_event e = event_of(t, HEED_EVENT_VALID);
+    e.nll = v.nll;
+    e.perplexity = exp(v.nll);
+    e.bleu = v.bleu;
+    e.best = isfinite(value) && (!t->at.best_step || value > t->at.best);
+    if (regular) {
+        t->at.validated = t->at.step;
+        t->at.stale++;
+    }
+    if (e.best) {
+        struct checkpoint c = checkpoint_of(t);
+        t->at.best = value;
+        t->at.best_is_bleu = by_bleu;
+        t->at.best_step = t->at.step;
+        t->at.stale = 0;
+        s = checkpoint_best(&c, err);
+    }
+    return s ? s : tell(t, &e, err);
+}
+
+static enum heed_status validate_if_due(struct heed_trainer *t, struct heed_error *err)
+{
+    bool regular = due(t->at.validated, t->at.step, t->o.valid_every);
+    if (!t->validator || t->at.skips || !(regular || t->at.step >= t->o.steps)) return HEED_OK;
+    return validate_now(t, regular, err);
+}
+
+static enum heed_status check_weights(struct heed_trainer *t, struct heed_error *err)
+{
+    bool sound;
+    enum heed_status s = optimizer_check(t->opt, &sound, err);
+    if (s || sound) return s;
+    return error_set(err, HEED_ENUMERIC,
+                     "training diverged: at step %lld the weights are not numbers any more, and "
+                     "they are not saved; the newest checkpoint is that of step %lld",
+                     (long long)t->at.step, (long long)t->saved);
+}
+
+/* Going back needs a checkpoint whose weights have shown a usable gradient; at the end of a run it
+ * is enough that they are numbers. */
+static enum heed_status save_if_due(struct heed_trainer *t, bool end, struct heed_error *err)
+{
+    struct checkpoint c = checkpoint_of(t);
+    enum heed_status s = HEED_OK;
+    bool regular = !t->at.skips && due(t->at.regular, t->at.step, t->o.save_every);
+    if (!regular && !end) return HEED_OK;
+    if (t->at.skips) s = check_weights(t, err);
+    if (regular) t->at.regular = t->at.step;
+    t->at.guard = t->opt->guard;
+    if (!s) s = checkpoint_save(&c, &t->at, t->o.keep, err);
+    if (s) return s;
+    t->saved = t->at.step;
+    return tell_text(t, HEED_EVENT_SAVE, NULL, err);
+}
+
+static enum heed_status tell_done(struct heed_trainer *t, struct heed_error *err)
 {
     char text[128];
     const char *why = NULL;
-    enum heed_status s = HEED_OK;
     if (stopped(t)) {
         why = "interrupted";
     } else if (out_of_patience(t)) {
@@ -440,19 +482,18 @@ static enum heed_status finish(struct heed_trainer *t, struct heed_error *err)
                  (long long)t->at.best_step);
         why = text;
     }
-    if (!stopped(t) && t->validator && t->validated < t->at.step) s = validate_now(t, err);
-    if (!s && t->saved < t->at.step && !t->skips) s = save_now(t, err);
-    return s ? s : tell_text(t, HEED_EVENT_DONE, why, err);
+    return tell_text(t, HEED_EVENT_DONE, why, err);
 }
 
 enum heed_status heed_trainer_run(struct heed_trainer *t, struct heed_error *err)
 {
-    const struct heed_train_options *o = &t->o;
     enum heed_status s = tell_start(t, err);
-    while (!s && t->at.step < o->steps && !stopped(t) && !out_of_patience(t)) {
+    bool end = at_end(t); /* asked once a step: a signal may come at any time */
+    while (!s && !end) {
         s = train_step(t, err);
-        if (!s && t->validator && due(t->at.step, o->valid_every)) s = validate_now(t, err);
-        if (!s && due(t->at.step, o->save_every) && !t->skips) s = save_now(t, err);
+        if (!s) s = validate_if_due(t, err);
+        end = at_end(t);
+        if (!s) s = save_if_due(t, end, err);
     }
-    return s ? s : finish(t, err);
+    return s ? s : tell_done(t, err);
 }

@@ -39,7 +39,7 @@ static enum heed_status lines_add(struct lines *l, const char *text, size_t len,
     }
     char *copy = malloc(len + 1);
     if (!copy) return error_memory(err, len + 1, "validation text");
-    memcpy(copy, text, len);
+    for (size_t i = 0; i < len; i++) copy[i] = text[i] ? text[i] : ' ';
     copy[len] = '\0';
     l->v[l->n++] = copy;
     return HEED_OK;
@@ -91,7 +91,8 @@ static enum heed_status open_batches(const struct validator *v, struct batches *
     struct batch_options o = {.corpus = v->o.corpus,
                               .tokenizer = v->o.tokenizer,
                               .batch_tokens = v->o.batch_tokens,
-                              .max_length = v->p->config.max_length};
+                              .max_length = v->p->config.max_length,
+                              .threads = v->o.threads};
     return batch_open(b, &o, err);
 }
 

@@ -16,6 +16,7 @@ struct validator_options {
     struct heed_corpus corpus;
     const struct heed_tokenizer *tokenizer;
     int batch_tokens;
+    int threads;          /* for the text; 0: all cores */
     const char *tokenize; /* of BLEU; NULL: no BLEU */
 };
 
