@@ -51,7 +51,7 @@ fuzz:
 		-DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++)
 	@$(call build,build/fuzz,fuzz)
 	@for program in build/fuzz/fuzzers/fuzz_*; do \
-		$$program -max_total_time=$(FUZZ_SECONDS) -print_final_stats=0 || exit 1; done
+		$$program -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=build/fuzz/ || exit 1; done
 
 install: all
 	@cmake --install build

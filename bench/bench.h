@@ -17,6 +17,8 @@
 #include <immintrin.h>
 #endif
 
+#include "base/random.h"
+
 /* One sentence, and the end. */
 __attribute__((format(printf, 1, 2))) static inline _Noreturn void bench_die(const char *text, ...)
 {
@@ -45,27 +47,53 @@ struct bench_batch {
     int32_t src_off[BENCH_SENTENCES + 1], tgt_off[BENCH_SENTENCES + 1]; /* where they start */
 };
 
+static inline void bench_add(struct bench_batch *b, int32_t src, int32_t tgt)
+{
+    b->src[b->n] = src;
+    b->tgt[b->n] = tgt;
+    b->src_off[b->n + 1] = b->src_off[b->n] + src;
+    b->tgt_off[b->n + 1] = b->tgt_off[b->n] + tgt;
+    b->n++;
+}
+
+/* Batches of at most 2,048 tokens a side, sentences of 10 to 50, for who has no file of them. */
+static inline int bench_make(struct bench_batch list[BENCH_BATCHES])
+{
+    enum { BATCHES = 4, TOKENS = 2048, SHORTEST = 10, SPREAD = 41 };
+    uint64_t seed = 1;
+    for (int i = 0; i < BATCHES; i++) {
+        struct bench_batch *b = &list[i];
+        for (int s = 0, t = 0; s <= TOKENS && t <= TOKENS;) {
+            if (s) bench_add(b, s - b->src_off[b->n], t - b->tgt_off[b->n]);
+            s += SHORTEST + (int)random_below(&seed, SPREAD);
+            t += SHORTEST + (int)random_below(&seed, SPREAD);
+        }
+    }
+    return BATCHES;
+}
+
 static inline void bench_parse(struct bench_batch *b, char *line, const char *path, int number)
 {
     b->n = b->src_off[0] = b->tgt_off[0] = 0;
-    for (char *word = strtok(line, " \n"); word; word = strtok(NULL, " \n"), b->n++) {
+    for (char *word = strtok(line, " \n"); word; word = strtok(NULL, " \n")) {
+        int32_t s, t;
         if (b->n == BENCH_SENTENCES)
             bench_die("%s:%d has more than %d sentences", path, number, BENCH_SENTENCES);
-        int32_t *s = &b->src[b->n], *t = &b->tgt[b->n];
-        if (sscanf(word, "%" SCNd32 ":%" SCNd32, s, t) != 2 || *s < 1 || *t < 1)
+        if (sscanf(word, "%" SCNd32 ":%" SCNd32, &s, &t) != 2 || s < 1 || t < 1)
             bench_die("%s:%d has '%s', expected lengths as source:target", path, number, word);
-        b->src_off[b->n + 1] = b->src_off[b->n] + *s;
-        b->tgt_off[b->n + 1] = b->tgt_off[b->n] + *t;
+        bench_add(b, s, t);
     }
     if (b->n == 0) bench_die("%s:%d has no sentences", path, number);
 }
 
-/* How many batches there are, at least one; a file that is not as it should be ends the program. */
+/* The batches of a file, or without one those of bench_make. How many there are, at least one; a
+ * file that is not as it should be ends the program. */
 static inline int bench_read(struct bench_batch list[BENCH_BATCHES], const char *path)
 {
     char *line = NULL;
     size_t cap = 0;
     int n = 0;
+    if (!path) return bench_make(list);
     FILE *f = fopen(path, "r");
     if (!f) bench_die("cannot open %s: %s", path, strerror(errno));
     for (; getline(&line, &cap, f) > 0; n++) {

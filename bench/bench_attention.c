@@ -1,7 +1,7 @@
 /*
  * bench_attention.c - time and rate of attention on the CPU over real batches.
  *
- *   bench_attention BATCHES [ISA]
+ *   bench_attention [BATCHES [baseline|avx2|avx512]]
  *
  * BATCHES has a batch a line, a sentence as source:target lengths: "14:16 14:17 ...". Each batch
  * is run as the encoder's self-attention, the decoder's and the cross-attention, of one layer;
@@ -152,11 +152,7 @@ int main(int argc, char **argv)
     const struct model models[] = {{"base", 8, 64}, {"small", 4, 64}};
     struct backend *be[THREADS];
     struct heed_error err;
-    if (argc < 2) {
-        fprintf(stderr, "usage: bench_attention BATCHES [baseline|avx2|avx512]\n");
-        return 2;
-    }
-    int count = bench_read(list, argv[1]), rows = 0;
+    int count = bench_read(list, argc > 1 ? argv[1] : NULL), rows = 0;
     for (int i = 0; i < THREADS; i++)
         if (cpu_open_isa(&be[i], i + 1, argc > 2 ? argv[2] : NULL, &err)) bench_die("%s", err.text);
     for (int i = 0; i < count; i++) {

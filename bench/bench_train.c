@@ -1,7 +1,7 @@
 /*
  * bench_train.c - one optimizer step of the paper's model, timed on given batches.
  *
- *     bench_train [--config small|base|big] [--precision f32|bf16] [--threads N] BATCHES
+ *     bench_train [--config small|base|big] [--precision f32|bf16] [--threads N] [BATCHES]
  *
  * BATCHES: a batch a line, `source:target` lengths of its sentences. The work of a step is forward,
  * label-smoothed loss, backward and Adam, with dropout 0.1 on sub-layer outputs, embeddings and
@@ -110,8 +110,6 @@ int main(int argc, char **argv)
         else
             path = argv[i];
     }
-    if (!path)
-        bench_die("usage: bench_train [--config NAME] [--precision f32|bf16] [--threads N] FILE");
     bool bf16 = !strcmp(precision, "bf16");
     struct heed_error err = {0};
     struct heed_config c;
