@@ -44,9 +44,13 @@ static struct seqs batch_seqs(const struct bench_batch *b, int kind)
     const int32_t *q = kind == 0 ? b->src_off : b->tgt_off,
                   *k = kind == 1 ? b->tgt_off : b->src_off;
     const int32_t *klen = kind == 1 ? b->tgt : b->src;
-    return (struct seqs){
-        b->n,     q, k, klen, longest(kind == 0 ? b->src : b->tgt, b->n), longest(klen, b->n),
-        kind == 1};
+    return (struct seqs){.n = b->n,
+                         .q = q,
+                         .k = k,
+                         .klen = klen,
+                         .max_q = longest(kind == 0 ? b->src : b->tgt, b->n),
+                         .max_k = longest(klen, b->n),
+                         .causal = kind == 1};
 }
 
 static double pairs(struct seqs s)

@@ -124,10 +124,11 @@ int main(int argc, char **argv)
     struct parameters *p;
     struct run *r;
     struct optimizer *opt;
-    struct run_options ro = {w.rows_src, w.rows_tgt, w.sentences, 0, true};
+    struct run_options ro = {
+        .rows_src = w.rows_src, .rows_tgt = w.rows_tgt, .sentences = w.sentences, .train = true};
     if (backend_open(&be, "cpu", threads, &err) ||
         parameters_open(&p, be, &c, bf16 ? precision_bf16 : precision_f32, &err) ||
-        parameters_init(p, 1, &err) || run_open(&r, p, &ro, &err) || optimizer_open(&opt, p, &err))
+        parameters_init(p, 1, &err) || run_open(&r, be, p, &ro, &err) || optimizer_open(&opt, p, &err))
         bench_die("%s", err.text);
     int64_t n = 0;
     double loss = 0;

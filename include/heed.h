@@ -6,8 +6,8 @@
  *
  *     struct heed_error err = {0};
  *     struct heed_engine *e = heed_engine_open("cpu", 0, &err);
- *     struct heed_model *m = heed_model_load(e, "model-dir", &err);
- *     struct heed_session *s = heed_session_open(m, &err);
+ *     struct heed_model *m = heed_model_load(e, "model-dir", HEED_WEIGHTS_AS_STORED, &err);
+ *     struct heed_session *s = heed_session_open(m, NULL, &err);
  *     const char *src[] = {"A dog runs."};
  *     const struct heed_result *out;
  *     if (heed_translate(s, src, 1, &out, &err) == HEED_OK) puts(out[0].text);
@@ -44,9 +44,7 @@ struct heed_error {
 
 HEED_API const char *heed_version(void);
 
-/* ---- engine: a device and its kernels ----
- *
- * What was opened on one engine (trainers, models, sessions) is used by one thread at a time. */
+/* ---- engine: a device and its kernels ---- */
 
 struct heed_engine;
 
@@ -181,23 +179,79 @@ HEED_API enum heed_status heed_average(const char *const *dirs, int n, const cha
 
 /* ---- translation ---- */
 
-struct heed_model;   /* weights and tokenizer, immutable: serves any number of sessions */
-struct heed_session; /* decoding state */
+struct heed_model;   /* immutable weights and tokenizer; share freely */
+struct heed_session; /* one thread's decoding state */
 
-HEED_API struct heed_model *heed_model_load(struct heed_engine *e, const char *dir,
-                                            struct heed_error *err);
-HEED_API void heed_model_free(struct heed_model *m);
-
-struct heed_result {
-    const char *text; /* UTF-8, NUL-terminated */
-    size_t len;
-    float score; /* sum of the log-probabilities of its tokens, end mark included */
+/* What the products of a translation read. Smaller weights are faster; in bf16 and int8 the rows
+ * they meet are rounded as well. */
+enum heed_weights {
+    HEED_WEIGHTS_AS_STORED,
+    HEED_WEIGHTS_F32,
+    HEED_WEIGHTS_BF16,
+    HEED_WEIGHTS_INT8
 };
 
-HEED_API struct heed_session *heed_session_open(const struct heed_model *m, struct heed_error *err);
-/* Translates n sentences; out[i] stays valid until the next call on this session. */
+/* A copy of a model directory with its matrices in bf16 or int8. */
+HEED_API enum heed_status heed_quantize(const char *dir, enum heed_weights weights, const char *out,
+                                        struct heed_error *err);
+
+HEED_API struct heed_model *heed_model_load(struct heed_engine *e, const char *dir,
+                                            enum heed_weights weights, struct heed_error *err);
+HEED_API void heed_model_free(struct heed_model *m);
+
+struct heed_translate_options {
+    int beam;             /* hypotheses that live at once; 1: greedy */
+    int nbest;            /* results for each text, at most beam */
+    float length_penalty; /* a result's score is logp / ((5 + tokens) / 6)^this */
+    int min_length;       /* tokens */
+    int no_repeat_ngram;  /* no n-gram of so many tokens twice; 0: any */
+    /* Sampling instead of search where temperature is not 0: `beam` translations are drawn. */
+    float temperature;
+    int top_k;   /* from the so many likeliest tokens, at most 256; 0: 256 */
+    float top_p; /* from those that together have this probability; 0: all */
+    uint64_t seed;
+};
+
+/* The paper's (6.1): beam 4, length penalty 0.6. */
+HEED_API struct heed_translate_options heed_translate_defaults(void);
+
+struct heed_result {
+    const char *text; /* UTF-8, NUL-terminated; NULL where there are fewer than nbest */
+    size_t len;
+    int tokens;     /* with the end mark */
+    float logp;     /* sum of the log-probabilities of the tokens */
+    float score;    /* what results are ordered by */
+    unsigned flags; /* of the best one: what went wrong, see heed_flag */
+};
+
+/* A translation that runs in circles or finds no end is tried again with no_repeat_ngram 3. */
+enum heed_flag {
+    HEED_FLAG_LOOP = 1,   /* repeats itself */
+    HEED_FLAG_COPY = 2,   /* is its source */
+    HEED_FLAG_CUT = 4,    /* reached the longest length without an end */
+    HEED_FLAG_RETRIED = 8 /* is, or was not mended by, a second try */
+};
+
+/* o may be NULL: the defaults. */
+HEED_API struct heed_session *heed_session_open(const struct heed_model *m,
+                                                const struct heed_translate_options *o,
+                                                struct heed_error *err);
+/* Translates n texts. One longer than a sentence should be (100 tokens, or what the model takes) is
+ * translated sentence by sentence, and its scores are sums over these. (*out)[i * nbest] is the
+ * best translation of text i, the others follow. They stay valid until the next call on this
+ * session. */
 HEED_API enum heed_status heed_translate(struct heed_session *s, const char *const *src, int n,
                                          const struct heed_result **out, struct heed_error *err);
+/* The same where every translation begins with its prefix (NULL or "": anything). */
+HEED_API enum heed_status heed_translate_from(struct heed_session *s, const char *const *src,
+                                              const char *const *prefix, int n,
+                                              const struct heed_result **out,
+                                              struct heed_error *err);
+/* No search: what the model thinks of tgt[i] as a translation of src[i], in (*out)[i * nbest]. A
+ * sentence longer than the model takes is an error. */
+HEED_API enum heed_status heed_rescore(struct heed_session *s, const char *const *src,
+                                       const char *const *tgt, int n,
+                                       const struct heed_result **out, struct heed_error *err);
 HEED_API void heed_session_free(struct heed_session *s);
 
 /* ---- scoring: equal to sacreBLEU's corpus scores ---- */

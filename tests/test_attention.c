@@ -118,7 +118,7 @@ static void data_init(struct data *d, const struct shape *s, enum type t)
     uint64_t seed = 11;
     memset(d, 0, sizeof *d);
     struct seqs *q = &d->a.seqs;
-    *q = (struct seqs){s->n, d->q, d->k, s->nk, 0, 0, s->causal};
+    *q = (struct seqs){.n = s->n, .q = d->q, .k = d->k, .klen = s->nk, .causal = s->causal};
     for (int b = 0; b < s->n; b++) {
         d->q[b + 1] = d->q[b] + s->nq[b];
         q->max_q = s->nq[b] > q->max_q ? s->nq[b] : q->max_q;
@@ -435,13 +435,45 @@ static void test_cached_is_whole(void **state)
         for (int32_t at = 0; at < length; at++) {
             const int32_t q[] = {at, at + 1}, k = 0, klen = at + 1;
             struct cpu cpu = {.threads = 1, .attend = isa_at(i)};
-            step.seqs = (struct seqs){1, q, &k, &klen, 1, klen, true};
+            step.seqs = (struct seqs){
+                .n = 1, .q = q, .k = &k, .klen = &klen, .max_q = 1, .max_k = klen, .causal = true};
             cpu_attend(&cpu.base, &step);
         }
         assert_memory_equal(step.o.p, whole.a.o.p, mat_bytes(step.o));
         free(step.o.p);
         data_free(&whole);
     }
+}
+
+/* Keys that lie anywhere, named by a table: the same bytes as one after another. */
+static void test_table(void **state)
+{
+    (void)state;
+    for (int i = 0; isa_at(i); i++)
+        for (size_t n = 0; n < sizeof shapes / sizeof *shapes; n++)
+            for (enum type t = TYPE_F32; t <= TYPE_BF16; t++) {
+                struct data d;
+                data_init(&d, &shapes[n], t);
+                run(&d, isa_at(i), 1);
+                int rows = d.a.k.rows;
+                struct attention b = d.a;
+                struct mat k = mat_new(rows, b.k.cols, t), v = mat_new(rows, b.v.cols, t);
+                int32_t *at = malloc((rows + 1) * sizeof *at);
+                for (int r = 0; r < rows; r++) {
+                    at[r] = rows - 1 - r;
+                    memcpy(mat_at(k, at[r], 0), mat_at(b.k, r, 0), k.cols * type_size(t));
+                    memcpy(mat_at(v, at[r], 0), mat_at(b.v, r, 0), v.cols * type_size(t));
+                }
+                b.k = k, b.v = v, b.seqs.at = at;
+                b.o = mat_new(b.o.rows, b.o.cols, t);
+                struct cpu cpu = {.threads = 1, .attend = isa_at(i)};
+                cpu_attend(&cpu.base, &b);
+                for (int r = 0; r < b.o.rows; r++)
+                    assert_memory_equal(mat_at(b.o, r, 0), mat_at(d.a.o, r, 0),
+                                        b.o.cols * type_size(t));
+                free(k.p), free(v.p), free(b.o.p), free(at);
+                data_free(&d);
+            }
 }
 
 /* A number that is not one must not be lost on the way. */
@@ -467,6 +499,7 @@ int main(void)
         cmocka_unit_test(test_plain_gradient),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_cached_is_whole),
+        cmocka_unit_test(test_table),
         cmocka_unit_test(test_nan_is_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,7 +36,7 @@ expect() {
     fi
 }
 
-commands='vocab train translate score average'
+commands='vocab train translate score evaluate average'
 
 # ---- help and version ----
 
@@ -106,6 +106,12 @@ run vocab --size 100 --out "$dir/v"
 expect 2 err 'vocab needs at least 1 TEXT file'
 run translate
 expect 2 err 'translate needs --model DIR'
+run translate --model m --beam 3 --nbest 4 hello
+expect 2 err '--nbest is 4, expected at most --beam, which is 3'
+run evaluate --model m --src s
+expect 2 err 'evaluate needs --ref FILE'
+run evaluate --model m --src s --ref r --nbest 2
+expect 2 err 'evaluate has no option --nbest'
 run score --ref x y
 expect 2 err "score takes options only, found 'y'"
 run average --out x
@@ -125,6 +131,8 @@ run score --ref "$dir/missing.txt"
 expect 1 err 'cannot open .*missing\.txt: No such file'
 run score --ref "$dir"
 expect 1 err 'cannot read: Is a directory'
+run evaluate --model "$dir/missing" --src "$dir/missing.txt" --ref "$dir/in"
+expect 1 err 'cannot open .*missing\.txt: No such file'
 run average --out "$dir/a" "$dir/missing"
 expect 1 err 'missing'
 
@@ -147,6 +155,8 @@ expect 0 out '^BLEU 72\.90 '
 echo 'one line' >"$dir/in"
 run score --ref "$dir/ref"
 expect 1 err 'standard input has 1 lines, .*ref has 2'
+run evaluate --model "$dir/missing" --src "$dir/in" --ref "$dir/ref"
+expect 1 err 'in has 1 lines, .*ref has 2'
 run score --ref "$dir/ref" --tokenize martian
 expect 2 err "--tokenize is 'martian', expected one of 13a"
 : >"$dir/in"

@@ -17,18 +17,10 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "model/safetensors.h"
-#include "toy.h"
+#include "golden.h"
 
 /* As in the script. */
-static const struct heed_config config = {.d_model = 32,
-                                          .d_ff = 64,
-                                          .heads = 4,
-                                          .encoder_layers = 2,
-                                          .decoder_layers = 2,
-                                          .vocab_size = 50,
-                                          .max_length = 24};
-enum { STEPS = 10, WARMUP = 100, BATCHES = 2, TENSORS_MAX = 128 };
+enum { STEPS = 10, WARMUP = 100, BATCHES = 2 };
 static const double clip = 1.6;
 static const struct loss_options smoothing = {.label_smoothing = 0.1f, .backward = true};
 
@@ -47,48 +39,17 @@ struct golden {
     struct safetensors *model, *adam;
     struct toy toy;
     struct toy_batch batch[BATCHES];
-    struct parameter list[TENSORS_MAX];
+    struct parameter list[GOLDEN_TENSORS];
     int tensors;
 };
 
 /* ---- files ---- */
 
-static const struct tensor *find(const struct safetensors *file, const char *name)
-{
-    const struct tensor *t = safetensors_find(file, name);
-    if (!t || t->type != TYPE_F32) fail_msg("no f32 tensor %s in the golden file", name);
-    return t;
-}
-
-static struct safetensors *file_open(const char *path)
-{
-    struct heed_error err = {0};
-    struct safetensors *file = NULL;
-    if (safetensors_open(&file, path, &err)) fail_msg("%s", err.text);
-    return file;
-}
-
-/* The tensors of that prefix laid out like the parameters; the caller frees it. */
-static float *gather(const struct golden *g, const struct safetensors *file, const char *prefix)
-{
-    float *flat = malloc(g->toy.p->n * sizeof *flat);
-    assert_non_null(flat);
-    for (int i = 0; i < g->tensors; i++) {
-        const struct parameter *p = &g->list[i];
-        char name[80];
-        snprintf(name, sizeof name, "%s%s", prefix, p->name);
-        const struct tensor *t = find(file, name);
-        assert_int_equal(t->bytes, (size_t)p->rows * p->cols * sizeof *flat);
-        memcpy(flat + p->at, t->data, t->bytes);
-    }
-    return flat;
-}
-
 static int read_ints(int *out, const struct safetensors *file, int batch, const char *what, int max)
 {
     char name[32];
     snprintf(name, sizeof name, "batch.%d.%s", batch, what);
-    const struct tensor *t = find(file, name);
+    const struct tensor *t = golden_find(file, name);
     int n = (int)(t->bytes / sizeof(float));
     assert_true(n <= max);
     for (int i = 0; i < n; i++) out[i] = (int)((const float *)t->data)[i];
@@ -100,7 +61,7 @@ static void batch_read(struct toy_batch *b, const struct safetensors *file, int 
     int src_len[TOY_SENTENCES], tgt_len[TOY_SENTENCES];
     int n = read_ints(src_len, file, batch, "src_len", TOY_SENTENCES);
     assert_int_equal(read_ints(tgt_len, file, batch, "tgt_len", TOY_SENTENCES), n);
-    toy_batch(b, n, src_len, tgt_len, config.vocab_size, 0);
+    toy_batch(b, n, src_len, tgt_len, golden_config.vocab_size, 0);
     assert_int_equal(read_ints(b->src, file, batch, "src", TOY_ROWS), b->packed.rows_src);
     assert_int_equal(read_ints(b->tgt_out, file, batch, "tgt", TOY_ROWS), b->packed.rows_tgt);
     for (int i = 0; i < b->packed.rows_tgt; i++)
@@ -111,20 +72,16 @@ static void batch_read(struct toy_batch *b, const struct safetensors *file, int 
 
 static void golden_open(struct golden *g, const struct setup *setup)
 {
-    struct heed_error err = {0};
     memset(g, 0, sizeof *g);
     g->setup = setup;
-    g->model = file_open("tests/golden/model.safetensors");
-    g->adam = file_open("tests/golden/adam.safetensors");
+    g->model = golden_file("tests/golden/model.safetensors");
+    g->adam = golden_file("tests/golden/adam.safetensors");
     for (int i = 0; i < BATCHES; i++) batch_read(&g->batch[i], g->model, i);
-    toy_open(&g->toy, setup->device, &config, *setup->precision, true);
+    toy_open(&g->toy, setup->device, &golden_config, *setup->precision, true);
     struct parameters *p = g->toy.p;
-    g->tensors = parameters_list(p, g->list, TENSORS_MAX);
-    assert_true(g->tensors <= TENSORS_MAX);
-    float *initial = gather(g, g->model, "");
-    p->be->op->upload(p->be, p->master.p, initial, p->n * sizeof *initial);
-    if (p->copy.p) p->be->op->cast(p->be, p->copy, p->master);
-    assert_int_equal(p->be->op->sync(p->be, &err), HEED_OK);
+    g->tensors = parameters_list(p, g->list, GOLDEN_TENSORS);
+    float *initial = golden_gather(p, g->model, "");
+    golden_set(p, initial);
     free(initial);
 }
 
@@ -197,8 +154,8 @@ static void test_logits(void **state)
     float found[TOY_ROWS * 50];
     golden_open(&g, *state);
     assert_int_equal(run_logits(g.toy.run, &g.batch[0].packed, found, &err), HEED_OK);
-    const struct tensor *want = find(g.model, "logits");
-    size_t n = (size_t)g.batch[0].packed.rows_tgt * config.vocab_size;
+    const struct tensor *want = golden_find(g.model, "logits");
+    size_t n = (size_t)g.batch[0].packed.rows_tgt * golden_config.vocab_size;
     assert_int_equal(want->bytes, n * sizeof *found);
     check_tensor(&g, "logits", found, want->data, n);
     golden_close(&g);
@@ -211,12 +168,12 @@ static void test_gradients(void **state)
     struct loss loss = {0};
     golden_open(&g, *state);
     assert_int_equal(run_loss(g.toy.run, &g.batch[0].packed, &smoothing, &loss, &err), HEED_OK);
-    const float *want_loss = find(g.model, "loss")->data;
+    const float *want_loss = golden_find(g.model, "loss")->data;
     assert_int_equal(loss.tokens, g.batch[0].packed.rows_tgt);
     check_scalar("smoothed loss", loss.smoothed, (double)want_loss[0], g.setup->loss);
     check_scalar("-log p", loss.nll, (double)want_loss[1], g.setup->loss);
 
-    float *found = download(&g, g.toy.run->grad), *want = gather(&g, g.model, "grad.");
+    float *found = download(&g, g.toy.run->grad), *want = golden_gather(g.toy.p, g.model, "grad.");
     for (int i = 0; i < g.tensors; i++) {
         const struct parameter *p = &g.list[i];
         check_tensor(&g, p->name, found + p->at, want + p->at, (size_t)p->rows * p->cols);
@@ -253,7 +210,7 @@ static void adam_step(struct golden *g, char *block, int step, double want_norm)
     assert_int_equal(run_loss(r, &g->batch[(step - 1) % BATCHES].packed, &smoothing, &loss, &err),
                      HEED_OK);
     be->op->sqnorm(be, sq, r->grad);
-    struct adam h = {.lr = pow(config.d_model, -0.5) *
+    struct adam h = {.lr = pow(golden_config.d_model, -0.5) *
                            fmin(pow(step, -0.5), step * pow(WARMUP, -1.5)),
                      .beta1 = 0.9,
                      .beta2 = 0.98,
@@ -272,11 +229,11 @@ static void test_adam(void **state)
     struct golden g;
     golden_open(&g, *state);
     char *block = adam_open(&g);
-    const float *norms = find(g.adam, "norm")->data;
+    const float *norms = golden_find(g.adam, "norm")->data;
     for (int step = 1; step <= STEPS; step++) adam_step(&g, block, step, (double)norms[step - 1]);
 
     float *found = download(&g, g.toy.p->master);
-    float *want = gather(&g, g.adam, ""), *start = gather(&g, g.model, "");
+    float *want = golden_gather(g.toy.p, g.adam, ""), *start = golden_gather(g.toy.p, g.model, "");
     for (int i = 0; i < g.tensors; i++) {
         const struct parameter *p = &g.list[i];
         check_way(&g, p->name, found + p->at, want + p->at, start + p->at,

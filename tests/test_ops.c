@@ -127,7 +127,14 @@ static int plan_seqs(struct trial *t, bool share)
 static struct attention attention_of(const struct trial *t, const struct mat *m,
                                      const int32_t *ints)
 {
-    struct attention a = {m[0], m[1], m[2], m[3], m[4], t->out, t->seqs, t->drop};
+    struct attention a = {.q = m[0],
+                          .k = m[1],
+                          .v = m[2],
+                          .o = m[3],
+                          .lse = m[4],
+                          .heads = t->out,
+                          .seqs = t->seqs,
+                          .drop = t->drop};
     a.seqs.q = ints, a.seqs.k = ints + AT_K, a.seqs.klen = ints + AT_KLEN;
     return a;
 }
@@ -145,11 +152,13 @@ static void plan_attention(struct trial *t, enum role role, bool share)
 static void plan_attend(struct trial *t)
 {
     plan_attention(t, OUT, true);
+    par(t, OUT, "weights", t->rows * t->out, t->seqs.max_k, TYPE_F32);
 }
 static void call_attend(struct backend *be, const struct trial *t, const struct mat *m,
                         const int32_t *ints)
 {
     struct attention a = attention_of(t, m, ints);
+    a.weights = m[5];
     be->op->attend(be, &a);
 }
 
@@ -164,7 +173,8 @@ static void plan_attend_bwd(struct trial *t)
 }
 static void prepare_attend_bwd(struct backend *ref, const struct trial *t, const struct mat *m)
 {
-    call_attend(ref, t, m, t->ints);
+    struct attention a = attention_of(t, m, t->ints);
+    ref->op->attend(ref, &a);
 }
 static void call_attend_bwd(struct backend *be, const struct trial *t, const struct mat *m,
                             const int32_t *ints)
@@ -301,12 +311,12 @@ static void plan_topk(struct trial *t)
     par(t, OUT, "id", t->rows, k, TYPE_F32);
     like_device(t);
     t->slot[2].ints = true;
+    for (int i = 0; i < t->rows; i++) t->ints[i] = i % 3 ? i % t->cols : -1;
 }
 static void call_topk(struct backend *be, const struct trial *t, const struct mat *m,
                       const int32_t *ints)
 {
-    (void)t, (void)ints;
-    be->op->topk(be, m[0], m[1].cols, m[1].p, m[2].p);
+    be->op->topk(be, m[0], m[1].cols, t->flags & FORCED ? ints : NULL, m[1].p, m[2].p);
 }
 
 /* ---- the table ---- */
@@ -345,7 +355,7 @@ static const struct op_case cases[] = {
     {"adam", plan_adam, call_adam, vectors, .flags = COPY | CLIP | SKIP},
     {"cast", plan_cast, call_cast, vectors, .flags = COPY},
     {"cache_put", plan_cache_put, call_cache_put, grid, .flags = VIEW},
-    {"topk", plan_topk, call_topk, vocabularies, .flags = VIEW | TIES},
+    {"topk", plan_topk, call_topk, vocabularies, .flags = VIEW | TIES | FORCED},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -404,14 +414,15 @@ static void test_model_as_reference(void **state)
 
 enum { TOP = 3, LENGTH = 6 };
 
-/* Greedy translation of a batch, LENGTH positions for each sentence, by the cache. Each sentence
- * owns max_length cache rows, out of order. What was fed in and found is left in the arrays. */
+/* Greedy translation of a batch, LENGTH positions for each sentence, by the cache, whose rows are
+ * out of order. What was fed in and found is left in the arrays. */
 static void greedy(struct toy *t, const struct toy_batch *b, int32_t fed[N][LENGTH],
                    int32_t id[LENGTH][N][TOP], float score[LENGTH][N][TOP])
 {
     struct heed_error err = {0};
     struct cache cache = {0};
-    int32_t at[N], pos[N], self[N], len[N], in[N], rows = N * toy_config.max_length;
+    int32_t at[N], pos[N], self[N], len[N], in[N], list[N * LENGTH], first[N + 1] = {0};
+    int32_t rows = N * toy_config.max_length;
     for (int l = 0; l < toy_config.decoder_layers; l++) {
         cache.layer[l] = mat_make(NULL, rows, 2 * toy_config.d_model, TYPE_F32);
         size_t bytes = (size_t)rows * cache.layer[l].cols * sizeof(float);
@@ -421,10 +432,23 @@ static void greedy(struct toy *t, const struct toy_batch *b, int32_t fed[N][LENG
     for (int p = 0; p < LENGTH; p++) {
         for (int i = 0; i < N; i++) {
             fed[i][p] = in[i] = p ? id[p - 1][i][0] : TOY_BOS;
-            pos[i] = p, len[i] = p + 1;
-            self[i] = (N - 1 - i) * toy_config.max_length, at[i] = self[i] + p;
+            pos[i] = p, len[i] = p + 1, first[i + 1] = i + 1;
+            self[i] = i * LENGTH;
+            at[i] = list[self[i] + p] = p * N + N - 1 - i;
         }
-        struct step s = {N, in, pos, &cache, at, self, len, b->src_off, b->src_len};
+        struct step s = {.sentences = N,
+                         .first = first,
+                         .memory = b->src_off,
+                         .memory_len = b->src_len,
+                         .width = 1,
+                         .id = in,
+                         .pos = pos,
+                         .cache = &cache,
+                         .cache_at = at,
+                         .self = self,
+                         .self_len = len,
+                         .self_at = list,
+                         .self_rows = N * LENGTH};
         assert_int_equal(run_step(t->run, &s, TOP, id[p][0], score[p][0], &err), HEED_OK);
     }
     for (int l = 0; l < toy_config.decoder_layers; l++) t->be->op->free(t->be, cache.layer[l].p);
@@ -445,7 +469,8 @@ static void test_cached_is_recomputed(void **state)
     greedy(&t, &b, fed, id, score);
     memcpy(b.tgt_in, fed, sizeof fed);
     assert_int_equal(run_logits(t.run, &b.packed, logits, &err), HEED_OK);
-    t.be->op->topk(t.be, mat_make(logits, N * LENGTH, V, TYPE_F32), TOP, want_score[0], want_id[0]);
+    t.be->op->topk(t.be, mat_make(logits, N * LENGTH, V, TYPE_F32), TOP, NULL, want_score[0],
+                   want_id[0]);
     for (int i = 0; i < N; i++)
         for (int p = 0; p < LENGTH; p++) {
             assert_memory_equal(id[p][i], want_id[i * LENGTH + p], sizeof id[p][i]);

@@ -101,11 +101,12 @@ static inline void toy_open(struct toy *t, const char *device, const struct heed
                             .rows_tgt = TOY_ROWS,
                             .sentences = TOY_SENTENCES,
                             .candidates = 4,
+                            .cached = TOY_ROWS * TOY_ROWS,
                             .train = train};
     assert_int_equal(backend_open(&t->be, device, 2, &err), HEED_OK);
     assert_int_equal(parameters_open(&t->p, t->be, c, precision, &err), HEED_OK);
     assert_int_equal(parameters_init(t->p, 7, &err), HEED_OK);
-    assert_int_equal(run_open(&t->run, t->p, &o, &err), HEED_OK);
+    assert_int_equal(run_open(&t->run, t->be, t->p, &o, &err), HEED_OK);
 }
 
 static inline void toy_close(struct toy *t)

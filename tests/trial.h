@@ -40,8 +40,9 @@ enum flag {
     CROSS = 1024, /* keys of their own; without: the queries' rows */
     COPY = 2048,  /* adam writes a bf16 copy */
     CLIP = 4096,
-    SKIP = 8192, /* adam sees a norm beyond the limit; with CLIP: not a number */
-    TIES = 16384 /* topk on few distinct values */
+    SKIP = 8192,   /* adam sees a norm beyond the limit; with CLIP: not a number */
+    TIES = 16384,  /* topk on few distinct values */
+    FORCED = 32768 /* topk told the id of some rows */
 };
 
 enum fate { STAYS, SLACK, RESULT };

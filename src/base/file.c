@@ -26,7 +26,7 @@
 
 enum {
     READ_FIRST = 1 << 16, /* first guess at the length of a pipe */
-    SAME_MOST = 1 << 30   /* bytes of a file to compare */
+    WHOLE_MOST = 1 << 30  /* bytes of a file to compare or copy */
 };
 
 /* Reads until the end or until cap bytes are there. */
@@ -107,7 +107,7 @@ enum heed_status file_same(const char *path, struct file_part part, bool *same,
 {
     char *data = NULL;
     size_t len = 0;
-    enum heed_status st = file_read(path, SAME_MOST, &data, &len, err);
+    enum heed_status st = file_read(path, WHOLE_MOST, &data, &len, err);
     if (!st) *same = len == part.len && memcmp(data, part.data, len) == 0;
     free(data);
     return st;
@@ -297,4 +297,17 @@ enum heed_status file_lock_dir(const char *dir, int *fd, struct heed_error *err)
     }
     *fd = lock;
     return HEED_OK;
+}
+
+enum heed_status file_copy(const char *from_dir, const char *to_dir, const char *name,
+                           struct heed_error *err)
+{
+    char from[PATH_MAX], to[PATH_MAX], *data = NULL;
+    size_t len = 0;
+    enum heed_status st = file_join(from, sizeof from, from_dir, name, err);
+    if (!st) st = file_join(to, sizeof to, to_dir, name, err);
+    if (!st) st = file_read(from, WHOLE_MOST, &data, &len, err);
+    if (!st) st = file_write(to, &(struct file_part){data, len}, 1, err);
+    free(data);
+    return st;
 }

@@ -28,6 +28,9 @@ enum heed_status file_same(const char *path, struct file_part part, bool *same,
 enum heed_status file_write(const char *path, const struct file_part *part, int n,
                             struct heed_error *err);
 
+/* A file of one directory as a file of the same name in another. */
+enum heed_status file_copy(const char *from_dir, const char *to_dir, const char *name,
+                           struct heed_error *err);
 /* Creates dir and missing parents; an existing directory is fine. */
 enum heed_status file_mkdir(const char *dir, struct heed_error *err);
 /* fsyncs a directory, so that a rename inside it survives a crash. */

@@ -1,170 +1,232 @@
 /*
  * cmd_translate.c - `heed translate`: a line in, a line out, in order.
  *
- * Lines are taken in blocks, since the library is faster the more sentences it may choose from; a
- * block ends early when no more input is waiting, so that a person or a program at the other end
- * gets an answer to each line.
+ * Lines are taken in blocks, since the library is faster the more sentences it may choose from.
+ * Only for a person or a program that waits for an answer to each line does a block end early.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/lines.h"
 #include "cli/options.h"
-#include "heed.h"
+#include "cli/text.h"
+#include "cli/translator.h"
 
-enum { BLOCK = 1024 };
+struct translate {
+    struct translator t;
+    struct words texts;
+    const char *score_only; /* a file of translations, NULL: search */
+    struct reader given;    /* of that file */
+    bool json, interactive;
+    struct heed_result *result; /* [TRANSLATOR_BLOCK][nbest] */
+    int64_t line, mended, controls;
+};
 
-/* A byte-fallback piece may spell a line end, and one more line would shift all that follow. */
-static void print_line(const char *text, size_t len)
+/* nbest lines, so that the lines of a file can be counted off. */
+static void print_plain(const struct heed_result *r, int nbest)
 {
-    for (size_t i = 0; i < len; i++) {
-        putchar(text[i] == '\n' || text[i] == '\r' || text[i] == '\0' ? ' ' : text[i]);
-    }
-    putchar('\n');
+    for (int k = 0; k < nbest; k++) text_print_line(r[k].text, r[k].text ? r[k].len : 0);
 }
 
-static bool is_blank(const char *text)
+static void print_flags(unsigned flags)
 {
-    return text[strspn(text, " \t\v\f\r\n")] == '\0';
+    static const struct {
+        unsigned flag;
+        const char *name;
+    } known[] = {{HEED_FLAG_LOOP, "loop"},
+                 {HEED_FLAG_COPY, "copy"},
+                 {HEED_FLAG_CUT, "cut"},
+                 {HEED_FLAG_RETRIED, "retried"}};
+    const char *comma = "";
+    fputs(", \"flags\": [", stdout);
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (!(flags & known[i].flag)) continue;
+        printf("%s\"%s\"", comma, known[i].name);
+        comma = ", ";
+    }
+    putchar(']');
 }
 
-/* A blank line is not translated and comes out empty. */
-static int translate_block(struct heed_session *s, const char *const *text, int n)
+/* Nine digits give back the very float. */
+static void print_json(const char *source, int64_t line, const struct heed_result *r, int nbest)
 {
-    const char *some[BLOCK];
-    int m = 0;
-    for (int i = 0; i < n; i++) {
-        if (!is_blank(text[i])) some[m++] = text[i];
+    printf("{\"line\": %lld, \"source\": ", (long long)line);
+    text_print_json(source, strlen(source));
+    fputs(", \"translations\": [", stdout);
+    for (int k = 0; k < nbest && r[k].text; k++) {
+        fputs(k ? ", {\"text\": " : "{\"text\": ", stdout);
+        text_print_json(r[k].text, r[k].len);
+        printf(", \"score\": %.9g, \"logp\": %.9g, \"tokens\": %d}", r[k].score, r[k].logp,
+               r[k].tokens);
     }
-    struct heed_error err = {0};
-    const struct heed_result *out = NULL;
-    if (m && heed_translate(s, some, m, &out, &err) != HEED_OK) {
-        return cli_failure("%s", err.text);
-    }
-    for (int i = 0, k = 0; i < n; i++) {
-        if (is_blank(text[i])) {
-            putchar('\n');
+    putchar(']');
+    print_flags(r[0].flags);
+    puts("}");
+}
+
+static void print_score(const struct heed_result *r)
+{
+    printf("%.9g %.9g %d\n", r->score, r->logp, r->tokens);
+}
+
+static int translate_block(struct translate *c, const char *const *text, const char *const *given,
+                           int n)
+{
+    int nbest = c->t.o.nbest;
+    int code = translator_run(&c->t, text, given, n, c->result);
+    for (int i = 0; i < n && code == CLI_DONE; i++) {
+        const struct heed_result *r = c->result + (size_t)i * nbest;
+        c->controls += text_has_controls(text[i]);
+        c->line++;
+        if (c->json) {
+            print_json(text[i], c->line, r, nbest);
+        } else if (given) {
+            print_score(r);
         } else {
-            print_line(out[k].text, out[k].len);
-            k++;
+            print_plain(r, nbest);
         }
     }
-    return cli_flush();
+    return code == CLI_DONE ? cli_flush() : code;
 }
 
-static int translate_words(struct heed_session *s, const struct words *w)
+static int translate_words(struct translate *c)
 {
+    const struct words *w = &c->texts;
     int code = CLI_DONE;
-    for (int i = 0; i < w->n && code == CLI_DONE; i += BLOCK) {
-        code = translate_block(s, w->v + i, w->n - i < BLOCK ? w->n - i : BLOCK);
+    for (int i = 0, n; i < w->n && code == CLI_DONE; i += n) {
+        n = w->n - i < TRANSLATOR_BLOCK ? w->n - i : TRANSLATOR_BLOCK;
+        for (int k = i; k < i + n; k++) c->mended += !text_is_valid(w->v[k]);
+        code = translate_block(c, w->v + i, NULL, n);
     }
     return code;
 }
 
-static double now(void)
+/* The next lines of the file of translations beside these. */
+static int score_block(struct translate *c, const struct lines *block)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    struct lines given = {0};
+    int code = CLI_FAILURE;
+    if (reader_lines(&c->given, &given, block->n)) {
+        code = given.n < block->n ? cli_failure("%s ends after %lld lines, standard input goes on",
+                                                c->score_only, (long long)c->line + given.n)
+                                  : translate_block(c, (const char *const *)block->v,
+                                                    (const char *const *)given.v, block->n);
+    }
+    lines_release(&given);
+    return code;
 }
 
-static void show_progress(int64_t lines, double seconds)
+static int translate_stdin(struct translate *c)
 {
-    char count[CLI_NUMBER_MAX], speed[CLI_NUMBER_MAX];
-    fprintf(stderr, "\r%s lines  %s lines/s\x1b[K", cli_count(count, lines),
-            cli_count(speed, (int64_t)((double)lines / seconds)));
-}
-
-/* As in the text a model is trained on. */
-static void drop_byte_order_mark(char *line)
-{
-    static const char mark[] = "\xef\xbb\xbf";
-    size_t n = sizeof mark - 1;
-    if (strncmp(line, mark, n) == 0) memmove(line, line + n, strlen(line + n) + 1);
-}
-
-static int translate_stdin(struct heed_session *s, bool progress)
-{
-    double start = now();
-    int64_t total = 0;
     struct reader in;
     reader_init(&in, STDIN_FILENO, "standard input");
+    in.answer = c->interactive || isatty(STDIN_FILENO);
     struct lines block = {0};
     int code = CLI_DONE;
     while (code == CLI_DONE) {
         lines_clear(&block);
-        if (!reader_lines(&in, &block, BLOCK)) {
+        if (!reader_lines(&in, &block, TRANSLATOR_BLOCK)) {
             code = CLI_FAILURE;
         } else if (block.n == 0) {
             break;
         } else {
-            if (total == 0) drop_byte_order_mark(block.v[0]);
-            code = translate_block(s, (const char *const *)block.v, block.n);
-            if (code != CLI_DONE) break;
-            total += block.n;
-            if (progress) show_progress(total, now() - start);
+            if (c->line == 0) lines_drop_mark(&block);
+            code = c->score_only ? score_block(c, &block)
+                                 : translate_block(c, (const char *const *)block.v, NULL, block.n);
         }
     }
-    if (progress && total) fputc('\n', stderr);
+    c->mended = block.mended;
     lines_release(&block);
     reader_release(&in);
     return code;
 }
 
-static int run(const char *dir, const char *device, int threads, const struct words *texts,
-               bool quiet)
+/* What was odd about the text, in one line. */
+static void report(const struct translate *c)
 {
-    /* a person waits for a file to fill; lines on the screen speak for themselves */
-    bool progress = !quiet && isatty(STDERR_FILENO) && !isatty(STDOUT_FILENO);
-    struct heed_error err = {0};
-    struct heed_engine *engine = heed_engine_open(device, threads, &err);
-    struct heed_model *model = engine ? heed_model_load(engine, dir, &err) : NULL;
-    struct heed_session *session = model ? heed_session_open(model, &err) : NULL;
-    int code;
-    if (!session) {
-        code = cli_failure("%s", err.text);
-    } else if (texts->n) {
-        code = translate_words(session, texts);
-    } else {
-        code = translate_stdin(session, progress);
+    char count[CLI_NUMBER_MAX];
+    if (c->t.quiet || (!c->mended && !c->controls)) return;
+    if (c->mended) {
+        fprintf(stderr, "%s line%s with invalid UTF-8 %s mended", cli_count(count, c->mended),
+                c->mended == 1 ? "" : "s", c->mended == 1 ? "was" : "were");
     }
-    heed_session_free(session);
-    heed_model_free(model);
-    heed_engine_free(engine);
+    if (c->controls) {
+        fprintf(stderr, "%s%s line%s with control characters", c->mended ? "; " : "",
+                cli_count(count, c->controls), c->controls == 1 ? "" : "s");
+    }
+    fputc('\n', stderr);
+}
+
+static int run(struct translate *c)
+{
+    int code = translator_open(&c->t);
+    if (code == CLI_DONE) {
+        size_t n = (size_t)TRANSLATOR_BLOCK * c->t.o.nbest;
+        c->result = malloc(n * sizeof *c->result);
+        if (c->score_only) {
+            reader_init(&c->given, open(c->score_only, O_RDONLY | O_CLOEXEC), c->score_only);
+        }
+        code = !c->result        ? cli_failure("out of memory: %zu translations", n)
+               : c->given.fd < 0 ? cli_failure("cannot open %s: %s", c->score_only, strerror(errno))
+               : c->texts.n      ? translate_words(c)
+                                 : translate_stdin(c);
+        translator_progress_end(&c->t);
+    }
+    if (code == CLI_DONE) report(c);
+    if (c->given.fd > 0) close(c->given.fd);
+    reader_release(&c->given);
+    free(c->result);
+    translator_close(&c->t);
     return code;
 }
 
 int cmd_translate(int argc, char **argv)
 {
-    struct words texts = {0};
-    const char *dir = NULL, *device = "cpu";
-    int threads = 0;
-    bool quiet = false;
-    const struct option option[] = {
-        {"model", "DIR", "the directory of a trained model", .string = &dir, .required = true},
-        {"device", "DEVICE", "cpu, cuda:N, or ref (slow, the oracle)", .string = &device},
-        {"threads", "N", "0 means all cores", .integer = &threads, .max = 4096},
-        {"quiet", NULL, "print errors only", .flag = &quiet},
+    struct translate c = {0};
+    translator_init(&c.t);
+    struct option option[TRANSLATOR_OPTIONS + 4] = {
+        [TRANSLATOR_OPTIONS] = {"nbest", "N",
+                                "translations of a line, best first; at most the beam",
+                                .integer = &c.t.o.nbest, .min = 1, .max = 64},
+        {"score-only", "FILE", "print score, log-probability and tokens of its translations",
+         .string = &c.score_only},
+        {"json", NULL, "a JSON object a line, with scores", .flag = &c.json},
+        {"interactive", NULL, "answer each line before waiting for the next",
+         .flag = &c.interactive},
     };
+    translator_options(&c.t, option);
     const struct usage usage = {
         .command = "translate",
         .summary = "translate lines of text",
         .synopsis = "--model DIR [options] [TEXT...] < SOURCE > TRANSLATION",
-        .about = "Translates each TEXT or, without one, each line of standard input; a line out "
-                 "for every\n"
-                 "line in. A translation does not depend on the lines around it or on the threads.",
-        .example = "  heed translate --model model \"A dog runs.\"\n"
-                   "  heed translate --model model < test.en > test.de",
+        .about =
+            "Translates each TEXT or, without one, each line of standard input; a line out for\n"
+            "every line in, or as many as --nbest says, the last of them empty where there are\n"
+            "fewer translations. A long line is translated sentence by sentence. A translation\n"
+            "does not depend on the lines around it or on the threads.",
+        .example =
+            "  heed translate --model model \"A dog runs.\"\n"
+            "  heed translate --model model < test.en > test.de\n"
+            "  heed translate --model model --beam 8 --nbest 8 --json < test.en > test.jsonl\n"
+            "  heed translate --model model --score-only test.de < test.en\n"
+            "  chat-program | heed translate --model model --interactive",
         .option = option,
         .n = sizeof option / sizeof option[0],
-        .rest = &texts,
+        .rest = &c.texts,
         .rest_name = "TEXT",
     };
     int code = options_parse(&usage, argc, argv);
-    if (code == OPTIONS_GO_ON) code = run(dir, device, threads, &texts, quiet);
-    words_release(&texts);
+    if (code == OPTIONS_GO_ON) {
+        code = c.t.o.nbest > c.t.o.beam
+                   ? cli_misuse("--nbest is %d, expected at most --beam, which is %d", c.t.o.nbest,
+                                c.t.o.beam)
+                   : run(&c);
+    }
+    words_release(&c.texts);
     return code;
 }

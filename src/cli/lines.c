@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/text.h"
 
 void lines_clear(struct lines *l)
 {
@@ -26,25 +27,12 @@ void lines_release(struct lines *l)
     *l = (struct lines){0};
 }
 
-/* A copy with every NUL byte replaced by U+FFFD, or NULL. */
-static char *copy_without_nul(const char *text, size_t len)
+void lines_drop_mark(struct lines *l)
 {
-    static const char replacement[] = "\xef\xbf\xbd";
-    size_t nuls = 0;
-    for (size_t i = 0; i < len; i++) nuls += text[i] == '\0';
-    char *copy = malloc(len + 2 * nuls + 1);
-    if (!copy) return NULL;
-    char *p = copy;
-    for (size_t i = 0; i < len; i++) {
-        if (text[i]) {
-            *p++ = text[i];
-        } else {
-            memcpy(p, replacement, 3);
-            p += 3;
-        }
-    }
-    *p = '\0';
-    return copy;
+    static const char mark[] = "\xef\xbb\xbf";
+    size_t n = sizeof mark - 1;
+    char *line = l->n ? l->v[0] : "";
+    if (strncmp(line, mark, n) == 0) memmove(line, line + n, strlen(line + n) + 1);
 }
 
 static bool lines_add(struct lines *l, const char *text, size_t len)
@@ -57,9 +45,11 @@ static bool lines_add(struct lines *l, const char *text, size_t len)
         l->cap = cap;
     }
     if (len && text[len - 1] == '\r') len--;
-    char *copy = copy_without_nul(text, len);
+    bool mended = false;
+    char *copy = text_mend(text, len, &mended);
     if (!copy) return false;
     l->v[l->n++] = copy;
+    l->mended += mended;
     return true;
 }
 
@@ -133,8 +123,9 @@ static bool reader_would_wait(const struct reader *r)
 
 bool reader_lines(struct reader *r, struct lines *out, int max)
 {
-    for (int n = 0; n < max;) {
-        size_t len;
+    enum { BYTES = 1 << 20 };
+    size_t bytes = 0, len;
+    for (int n = 0; n < max && bytes < BYTES;) {
         if (reader_has_line(r, &len)) {
             if (!lines_add(out, r->buf + r->start, len)) {
                 cli_failure("%s: out of memory after %d lines", r->name, out->n);
@@ -142,10 +133,11 @@ bool reader_lines(struct reader *r, struct lines *out, int max)
             }
             r->start += len;
             if (r->start < r->end) r->start++; /* the line end itself */
+            bytes += len;
             n++;
             continue;
         }
-        if (r->eof || (n > 0 && reader_would_wait(r))) return true;
+        if (r->eof || (n > 0 && r->answer && reader_would_wait(r))) return true;
         if (!reader_fill(r)) return false;
     }
     return true;

@@ -7,14 +7,18 @@
 #define HEED_CLI_LINES_H
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* NUL-terminated lines without their line ends. {0} is empty. */
 struct lines {
     char **v;
     int n, cap;
+    int64_t mended; /* lines that had invalid UTF-8, those cleared since included */
 };
 void lines_clear(struct lines *l);
 void lines_release(struct lines *l);
+/* Takes the byte order mark off the first line, as from the text a model is trained on. */
+void lines_drop_mark(struct lines *l);
 
 struct reader {
     int fd;
@@ -22,15 +26,16 @@ struct reader {
     char *buf;
     size_t start, end, cap; /* buf[start, end) is read but not yet given out */
     bool eof;
+    bool answer; /* whoever writes the lines waits for an answer to each */
 };
 void reader_init(struct reader *r, int fd, const char *name);
 /* Frees the memory; fd stays open. */
 void reader_release(struct reader *r);
 
-/* Adds at most max lines. Returns with fewer at the end of the file and, once there is a line, also
- * when the next one has not arrived: whoever types or pipes a line gets an answer before the next
- * one. Adds none only at the end. A NUL byte, which no C string can hold, becomes U+FFFD.
- * Returns false after a sentence on stderr. */
+/* Adds at most max lines, and about a megabyte at most. Returns with fewer at the end of the file
+ * and, where an answer is awaited, once there is a line and the next one has not arrived. Adds none
+ * only at the end. NUL and what is not UTF-8 become U+FFFD, one a byte. Returns false after a
+ * sentence on stderr. */
 bool reader_lines(struct reader *r, struct lines *out, int max);
 
 /* Every line of a file; "-" is standard input. Returns false after a sentence on stderr. */

@@ -1,36 +1,58 @@
 /*
- * search.c - greedy search over packed batches of whatever is open.
+ * search.c - beam search over packed batches of whatever is open.
  *
- * Paper 6.1 bounds an output by its input's length + 50. Each sentence owns a run of cache rows as
- * long as its bound; finished sentences are dropped from the arrays of a step, nothing is moved.
+ * Each hypothesis has a list of cache rows, one a position. When hypotheses part or end, the lists
+ * are copied and the rows stay where they are. Position t of a batch takes rows
+ * [t * rows, (t+1) * rows), so memory is touched only as far as outputs get.
  */
 #include "decode/search.h"
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
+#include "base/random.h"
 #include "text/pack.h"
 
-enum { SENTENCES = 128, ROWS = 2048, EXTRA_LENGTH = 50 };
+enum {
+    SOURCE_ROWS = 64, /* of a batch for each sentence, end marks included */
+    STEP_ROWS = 128,  /* hypotheses of a step, unless the caller says otherwise */
+    CACHE_ROWS = 128, /* positions for each hypothesis, at least those of one sentence */
+    EXTRA_LENGTH = 50 /* an output may be so much longer than its source (paper 6.1) */
+};
+
+/* A sentence of the batch that is still open. */
+struct slot {
+    struct beam beam;
+    int which;              /* index into the caller's arrays */
+    int memory, memory_len; /* its rows of the memory */
+    int row;                /* of the first hypothesis in a position of the cache */
+    int32_t *at, *next;     /* [width][longest] lists of cache rows, now and after the step */
+};
+
+/* The arrays of a step. */
+struct rows {
+    int32_t *first, *memory, *memory_len;                   /* by sentence */
+    int32_t *id, *pos, *force, *cache_at, *self, *self_len; /* by hypothesis */
+    int32_t *self_at;                                       /* the lists, end to end */
+    int32_t *best;                                          /* [rows][candidates] */
+    float *best_score;
+};
 
 struct search {
+    struct backend *be;
     const struct parameters *p;
-    struct search_marks marks;
+    struct search_options o;
     struct run *run;
     struct cache cache;
     void *cache_block;
-    int rows; /* source rows of a batch, end marks included */
-};
-
-/* The sentences of one batch that are still open, in arrays ready for a step. */
-struct open_set {
-    int n;
-    int which[SENTENCES]; /* index into the caller's arrays */
-    int limit[SENTENCES]; /* longest output */
-    int32_t id[SENTENCES], pos[SENTENCES];
-    int32_t self[SENTENCES], self_len[SENTENCES], cache_at[SENTENCES];
-    int32_t memory[SENTENCES], memory_len[SENTENCES];
+    int source_rows, rows, cached, candidates; /* what there is room for */
+    struct slot *slot;                         /* [rows / width] */
+    int open;                                  /* slots in use */
+    int rows_now;                              /* hypotheses of the batch at its start */
+    struct rows a;
+    void *block; /* a's arrays and the slots' lists */
 };
 
 int search_longest(const struct search *s)
@@ -38,128 +60,278 @@ int search_longest(const struct search *s)
     return s->p->config.max_length - 1;
 }
 
-enum heed_status search_open(struct search **out, const struct parameters *p,
-                             struct search_marks marks, struct heed_error *err)
+/* Tokens of an output, its end mark included. */
+static int output_longest(const struct search *s, const struct heed_ids *src,
+                          const struct heed_ids *prefix)
 {
+    int longest = s->o.longest ? s->o.longest : (int)src->n + 1 + EXTRA_LENGTH;
+    if (longest > s->p->config.max_length) longest = s->p->config.max_length;
+    return prefix && (int)prefix->n > longest ? (int)prefix->n : longest;
+}
+
+void translation_release(struct translation *t)
+{
+    free(t->ids.v);
+    free(t->token_score);
+    *t = (struct translation){0};
+}
+
+void search_no_repeat(struct search *s, int n)
+{
+    s->o.beam.no_repeat = n;
+}
+
+/* ---- life ---- */
+
+static int32_t *take(int32_t **at, size_t n)
+{
+    int32_t *p = *at;
+    if (p) *at += n;
+    return p;
+}
+
+static size_t host_layout(struct search *s, int32_t *base)
+{
+    size_t rows = s->rows, slots = rows / s->o.beam.width, list = s->cached;
+    size_t best = rows * s->candidates;
+    int32_t *at = base;
+    struct rows *a = &s->a;
+    a->first = take(&at, slots + 1), a->memory = take(&at, slots), a->memory_len = take(&at, slots);
+    a->id = take(&at, rows), a->pos = take(&at, rows), a->cache_at = take(&at, rows),
+    a->force = take(&at, rows);
+    a->self = take(&at, rows), a->self_len = take(&at, rows), a->self_at = take(&at, list);
+    a->best = take(&at, best), a->best_score = (float *)take(&at, best);
+    return (3 * slots + 1 + 6 * rows + list + 2 * best) * sizeof *base;
+}
+
+static enum heed_status host_open(struct search *s, struct heed_error *err)
+{
+    size_t bytes = host_layout(s, NULL), slots = s->rows / s->o.beam.width;
+    s->block = malloc(bytes);
+    s->slot = calloc(slots, sizeof *s->slot);
+    if (!s->block || !s->slot) return error_memory(err, bytes, "a search");
+    host_layout(s, s->block);
+    return HEED_OK;
+}
+
+static enum heed_status cache_open(struct search *s, struct heed_error *err)
+{
+    const struct heed_config *c = &s->p->config;
+    size_t layer = (size_t)s->cached * 2 * c->d_model * type_size(s->p->precision.act);
+    struct backend *be = s->be;
+    enum heed_status status = be->op->alloc(be, &s->cache_block, layer * c->decoder_layers, err);
+    for (int l = 0; l < c->decoder_layers && !status; l++)
+        s->cache.layer[l] = mat_make((char *)s->cache_block + l * layer, s->cached, 2 * c->d_model,
+                                     s->p->precision.act);
+    return status;
+}
+
+enum heed_status search_open(struct search **out, struct backend *be, const struct parameters *p,
+                             const struct search_options *o, struct heed_error *err)
+{
+    const struct heed_config *c = &p->config;
+    const struct beam_options *b = &o->beam;
     struct search *s = calloc(1, sizeof *s);
     if (!s) return error_memory(err, sizeof *s, "a search");
-    const struct heed_config *c = &p->config;
+    s->be = be;
     s->p = p;
-    s->marks = marks;
-    s->rows = c->max_length > ROWS ? c->max_length : ROWS;
-    struct run_options o = {
-        .rows_src = s->rows, .rows_tgt = SENTENCES, .sentences = SENTENCES, .candidates = 1};
-    int cache_rows = s->rows + EXTRA_LENGTH * SENTENCES;
-    size_t layer = (size_t)cache_rows * 2 * c->d_model * type_size(p->precision.act);
-    enum heed_status status = run_open(&s->run, p, &o, err);
-    if (!status) status = p->be->op->alloc(p->be, &s->cache_block, layer * c->decoder_layers, err);
+    s->o = *o;
+    s->rows = (o->rows ? o->rows : STEP_ROWS) / b->width * b->width;
+    if (s->rows < b->width) s->rows = b->width;
+    s->source_rows = s->rows / b->width * SOURCE_ROWS;
+    if (s->source_rows < c->max_length) s->source_rows = c->max_length;
+    s->cached = s->rows * CACHE_ROWS;
+    if (s->cached < b->width * c->max_length) s->cached = b->width * c->max_length;
+    s->candidates = beam_candidates_free(b) + c->max_length;
+    if (s->candidates > c->vocab_size) s->candidates = c->vocab_size;
+    struct run_options r = {.rows_src = s->source_rows,
+                            .rows_tgt = s->rows,
+                            .sentences = s->rows / b->width,
+                            .candidates = s->candidates,
+                            .cached = s->cached};
+    enum heed_status status = host_open(s, err);
+    if (!status) status = run_open(&s->run, be, p, &r, err);
+    if (!status) status = cache_open(s, err);
     if (status) {
         search_free(s);
         return status;
     }
-    for (int l = 0; l < c->decoder_layers; l++)
-        s->cache.layer[l] = mat_make((char *)s->cache_block + l * layer, cache_rows, 2 * c->d_model,
-                                     p->precision.act);
     *out = s;
     return HEED_OK;
+}
+
+static void slot_close(struct slot *k)
+{
+    beam_release(&k->beam);
+    free(k->at);
+    free(k->next);
 }
 
 void search_free(struct search *s)
 {
     if (!s) return;
-    s->p->be->op->free(s->p->be, s->cache_block);
+    for (int i = 0; i < s->open; i++) slot_close(&s->slot[i]);
+    s->be->op->free(s->be, s->cache_block);
     run_free(s->run);
+    free(s->slot);
+    free(s->block);
     free(s);
-}
-
-static bool append(struct heed_ids *ids, int32_t id)
-{
-    if (ids->n == ids->cap) {
-        size_t cap = ids->cap ? 2 * ids->cap : 32;
-        int32_t *v = realloc(ids->v, cap * sizeof *v);
-        if (!v) return false;
-        ids->v = v;
-        ids->cap = cap;
-    }
-    ids->v[ids->n++] = id;
-    return true;
 }
 
 /* ---- one batch ---- */
 
-/* The sentences src[which[..n)] as source rows and as the set of open ones. */
-static void batch_begin(const struct search *s, struct packed *b, struct open_set *o,
-                        const struct heed_ids *src, const int *which, int n)
+static enum heed_status slot_open(struct search *s, int which, const struct heed_ids *prefix,
+                                  int longest, const struct packed *b, int i,
+                                  struct heed_error *err)
 {
-    int cache_row = 0;
-    *o = (struct open_set){.n = n};
+    struct slot *k = &s->slot[s->open];
+    int width = s->o.beam.width;
+    size_t bytes = (size_t)width * longest * sizeof *k->at;
+    *k = (struct slot){.which = which,
+                       .memory = b->src_off[i],
+                       .memory_len = b->src_len[i],
+                       .row = s->open * width,
+                       .at = malloc(bytes),
+                       .next = malloc(bytes)};
+    s->open++;
+    if (!k->at || !k->next) return error_memory(err, bytes, "the search for a sentence");
+    struct beam_options o = s->o.beam;
+    /* what is drawn depends on the sentence, not on its place */
+    for (int j = 0; j < k->memory_len; j++)
+        o.seed = random_at(o.seed, (uint64_t)j, (uint64_t)b->src[k->memory + j]);
+    return beam_init(&k->beam, &o, longest, prefix ? prefix->v : NULL, prefix ? (int)prefix->n : 0,
+                     err);
+}
+
+/* Encodes the sentences src[which[..n)] and opens a slot for each. */
+static enum heed_status batch_begin(struct search *s, const struct heed_ids *src,
+                                    const struct heed_ids *prefix, const int *which, int n,
+                                    struct heed_error *err)
+{
+    struct packed b;
+    size_t bytes = pack_words(n, s->source_rows, 0) * sizeof(int32_t);
+    int32_t *words = malloc(bytes);
+    if (!words) return error_memory(err, bytes, "a batch of sentences");
+    pack_begin(&b, words, n, s->source_rows, 0);
+    enum heed_status status = HEED_OK;
     for (int i = 0; i < n; i++) {
         const struct heed_ids *ids = &src[which[i]];
-        pack_add(b, ids->v, (int)ids->n, NULL, 0, s->marks.bos, s->marks.eos);
-        int limit = b->src_len[i] + EXTRA_LENGTH;
-        o->which[i] = which[i];
-        o->limit[i] = limit < s->p->config.max_length ? limit : s->p->config.max_length;
-        o->id[i] = s->marks.bos;
-        o->self[i] = o->cache_at[i] = cache_row;
-        o->self_len[i] = 1;
-        o->memory[i] = b->src_off[i];
-        o->memory_len[i] = b->src_len[i];
-        cache_row += o->limit[i];
+        pack_add(&b, ids->v, (int)ids->n, NULL, 0, s->o.bos, s->o.beam.eos);
     }
+    for (int i = 0; i < n && !status; i++) {
+        const struct heed_ids *given = prefix ? &prefix[which[i]] : NULL;
+        status =
+            slot_open(s, which[i], given, output_longest(s, &src[which[i]], given), &b, i, err);
+    }
+    s->rows_now = n * s->o.beam.width;
+    if (!status) status = run_encode(s->run, &b, err);
+    free(words);
+    return status;
 }
 
-/* Moves sentence `from` of the open set to place `to`, one position further on. */
-static void open_advance(struct open_set *o, int to, int from, int32_t id)
+/* The rows of one sentence, behind the n that are there; *used: of self_at. Returns how many. */
+static int slot_rows(const struct search *s, struct slot *k, int n, int *used)
 {
-    o->which[to] = o->which[from];
-    o->limit[to] = o->limit[from];
-    o->id[to] = id;
-    o->pos[to] = o->pos[from] + 1;
-    o->self[to] = o->self[from];
-    o->self_len[to] = o->self_len[from] + 1;
-    o->cache_at[to] = o->cache_at[from] + 1;
-    o->memory[to] = o->memory[from];
-    o->memory_len[to] = o->memory_len[from];
+    const struct rows *a = &s->a;
+    for (int i = 0; i < k->beam.live; i++, n++) {
+        const struct hypothesis *h = &k->beam.alive[i];
+        a->force[n] = beam_forced(&k->beam);
+        int32_t *list = k->at + i * k->beam.longest;
+        a->id[n] = h->n ? h->id[h->n - 1] : s->o.bos;
+        a->pos[n] = h->n;
+        a->cache_at[n] = list[h->n] = h->n * s->rows_now + k->row + i;
+        a->self[n] = *used;
+        a->self_len[n] = h->n + 1;
+        memcpy(a->self_at + *used, list, (h->n + 1) * sizeof *list);
+        *used += h->n + 1;
+    }
+    return n;
 }
 
-static enum heed_status decode_batch(struct search *s, struct open_set *o, struct heed_ids *out,
-                                     float *score, struct heed_error *err)
+/* The lists of those that live on, from their parents'. */
+static void slot_lists(struct slot *k)
 {
-    int32_t best[SENTENCES];
-    float best_score[SENTENCES];
-    while (o->n) {
-        struct step step = {o->n,    o->id,       o->pos,    &s->cache,    o->cache_at,
-                            o->self, o->self_len, o->memory, o->memory_len};
-        enum heed_status status = run_step(s->run, &step, 1, best, best_score, err);
-        if (status) return status;
-        int open = 0;
-        for (int i = 0; i < o->n; i++) {
-            int w = o->which[i];
-            score[w] += best_score[i];
-            if (best[i] == s->marks.eos) continue;
-            if (!append(&out[w], best[i]))
-                return error_memory(err, 2 * out[w].n * sizeof best[i], "a translation");
-            if (o->self_len[i] < o->limit[i]) open_advance(o, open++, i, best[i]);
-        }
-        o->n = open;
+    int longest = k->beam.longest;
+    for (int i = 0; i < k->beam.live; i++) {
+        const struct hypothesis *h = &k->beam.alive[i];
+        memcpy(k->next + i * longest, k->at + h->parent * longest, h->n * sizeof *k->at);
     }
+    int32_t *swap = k->at;
+    k->at = k->next;
+    k->next = swap;
+}
+
+static enum heed_status translation_make(struct translation *t, const struct hypothesis *h, int eos,
+                                         struct heed_error *err)
+{
+    t->ended = h->n && h->id[h->n - 1] == eos;
+    t->ids.n = h->n - t->ended;
+    t->ids.v = malloc((h->n + 1) * sizeof *t->ids.v);
+    t->token_score = malloc((h->n + 1) * sizeof *t->token_score);
+    if (!t->ids.v || !t->token_score)
+        return error_memory(err, h->n * sizeof *t->ids.v, "a translation");
+    memcpy(t->ids.v, h->id, t->ids.n * sizeof *t->ids.v);
+    memcpy(t->token_score, h->token_score, h->n * sizeof *t->token_score);
+    t->logp = h->logp;
+    t->score = h->score;
     return HEED_OK;
 }
 
-static enum heed_status batch_greedy(struct search *s, const struct heed_ids *src, const int *which,
-                                     int n, struct heed_ids *out, float *score,
-                                     struct heed_error *err)
+static enum heed_status slot_finish(const struct search *s, const struct slot *k,
+                                    struct translation *out, struct heed_error *err)
 {
-    struct open_set o;
-    struct packed b;
-    size_t bytes = pack_words(n, s->rows, 0) * sizeof(int32_t);
-    int32_t *words = malloc(bytes);
-    if (!words) return error_memory(err, bytes, "a batch of sentences");
-    pack_begin(&b, words, n, s->rows, 0);
-    batch_begin(s, &b, &o, src, which, n);
-    enum heed_status status = run_encode(s->run, &b, err);
-    if (!status) status = decode_batch(s, &o, out, score, err);
-    free(words);
+    int nbest = s->o.beam.nbest, n = k->beam.done_n < nbest ? k->beam.done_n : nbest;
+    enum heed_status status = HEED_OK;
+    for (int i = 0; i < n && !status; i++)
+        status = translation_make(&out[(size_t)k->which * nbest + i], &k->beam.done[i],
+                                  s->o.beam.eos, err);
+    return status;
+}
+
+/* One position of every open sentence; those that are over leave. */
+static enum heed_status batch_step(struct search *s, struct translation *out,
+                                   struct heed_error *err)
+{
+    struct rows *a = &s->a;
+    struct step step = {.sentences = s->open,
+                        .first = a->first,
+                        .memory = a->memory,
+                        .memory_len = a->memory_len,
+                        .width = s->o.beam.width,
+                        .id = a->id,
+                        .pos = a->pos,
+                        .cache = &s->cache,
+                        .cache_at = a->cache_at,
+                        .self = a->self,
+                        .self_len = a->self_len,
+                        .self_at = a->self_at,
+                        .force = a->force};
+    int n = 0, wanted = 1;
+    for (int i = 0; i < s->open; i++) {
+        struct slot *k = &s->slot[i];
+        a->first[i] = n;
+        a->memory[i] = k->memory, a->memory_len[i] = k->memory_len;
+        n = slot_rows(s, k, n, &step.self_rows);
+        int c = beam_candidates(&k->beam);
+        if (c > wanted) wanted = c;
+    }
+    a->first[s->open] = n;
+    if (wanted > s->candidates) wanted = s->candidates;
+    enum heed_status status = run_step(s->run, &step, wanted, a->best, a->best_score, err);
+    int open = 0;
+    for (int i = 0; i < s->open; i++) {
+        struct slot *k = &s->slot[i];
+        size_t at = (size_t)a->first[i] * wanted;
+        if (!status) beam_advance(&k->beam, a->best + at, a->best_score + at, wanted, wanted);
+        if (!status && !k->beam.live) status = slot_finish(s, k, out, err);
+        if (status || !k->beam.live) {
+            slot_close(k);
+            continue;
+        }
+        slot_lists(k);
+        s->slot[open++] = *k;
+    }
+    s->open = open;
     return status;
 }
 
@@ -176,7 +348,7 @@ static int compare_length(const void *a, const void *b)
                                   : (x->index > y->index) - (x->index < y->index);
 }
 
-/* Sentences worth translating, shortest first; returns how many. An empty one stays empty. */
+/* Sentences worth translating, shortest first; returns how many. */
 static int sort_by_length(struct by_length *key, const struct heed_ids *src, int n)
 {
     int m = 0;
@@ -186,23 +358,39 @@ static int sort_by_length(struct by_length *key, const struct heed_ids *src, int
     return m;
 }
 
-enum heed_status search_greedy(struct search *s, const struct heed_ids *src, int n,
-                               struct heed_ids *out, float *score, struct heed_error *err)
+/* How many of the sentences key[..m) make the next batch; their indices. */
+static int batch_choose(const struct search *s, const struct by_length *key, int m,
+                        const struct heed_ids *src, const struct heed_ids *prefix, int *which)
+{
+    int n = 0, rows = 0, most = 0, width = s->o.beam.width;
+    for (; n < m && (n + 1) * width <= s->rows; n++) {
+        int i = key[n].index;
+        int longest = output_longest(s, &src[i], prefix ? &prefix[i] : NULL);
+        assert(key[n].length <= search_longest(s) && longest <= s->p->config.max_length);
+        if (longest > most) most = longest;
+        rows += key[n].length + 1;
+        if (n && (rows > s->source_rows || (n + 1) * width * most > s->cached)) break;
+        which[n] = i;
+    }
+    return n;
+}
+
+enum heed_status search_run(struct search *s, const struct heed_ids *src,
+                            const struct heed_ids *prefix, int n, struct translation *out,
+                            struct heed_error *err)
 {
     struct by_length *key = malloc((n + 1) * sizeof *key);
-    if (!key) return error_memory(err, n * sizeof *key, "the order of sentences");
-    for (int i = 0; i < n; i++) out[i].n = 0, score[i] = 0;
-    int m = sort_by_length(key, src, n);
+    int *which = malloc(s->rows * sizeof *which);
     enum heed_status status = HEED_OK;
-    for (int at = 0; at < m && !status;) {
-        int which[SENTENCES], count = 0, rows = 0;
-        while (at < m && count < SENTENCES && rows + key[at].length + 1 <= s->rows) {
-            assert(key[at].length <= search_longest(s));
-            rows += key[at].length + 1;
-            which[count++] = key[at++].index;
-        }
-        status = batch_greedy(s, src, which, count, out, score, err);
+    if (!key || !which) status = error_memory(err, n * sizeof *key, "the order of sentences");
+    int m = status ? 0 : sort_by_length(key, src, n);
+    for (int at = 0, count; at < m && !status; at += count) {
+        count = batch_choose(s, key + at, m - at, src, prefix, which);
+        status = batch_begin(s, src, prefix, which, count, err);
+        while (s->open && !status) status = batch_step(s, out, err);
+        for (; s->open; s->open--) slot_close(&s->slot[s->open - 1]); /* after a failure */
     }
+    free(which);
     free(key);
     return status;
 }

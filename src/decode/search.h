@@ -1,28 +1,49 @@
 /*
  * search.h - from ids to ids: encode once, then one position at a time with a cache.
  *
- * A search belongs to one thread and shares its weights. Sentences that finish leave the batch, so
- * a step costs only what is still open.
+ * A search belongs to one thread and shares its weights. Sentences are batched by length; those
+ * that finish leave the batch, so a step costs only what is still open. What comes out for a
+ * sentence does not depend on the others.
  */
 #ifndef HEED_DECODE_SEARCH_H
 #define HEED_DECODE_SEARCH_H
+#include "decode/beam.h"
 #include "model/transformer.h"
 
 struct search;
 
-struct search_marks {
-    int bos, eos;
+struct search_options {
+    int bos; /* the end mark is in beam.eos */
+    struct beam_options beam;
+    int longest; /* tokens of an output, end mark included; 0: its source's + 50 (paper 6.1) */
+    int rows;    /* most hypotheses of a step; 0: the default */
 };
 
-enum heed_status search_open(struct search **out, const struct parameters *p,
-                             struct search_marks marks, struct heed_error *err);
+/* be: as for run_open */
+enum heed_status search_open(struct search **out, struct backend *be, const struct parameters *p,
+                             const struct search_options *o, struct heed_error *err);
 void search_free(struct search *s);
 
-/* Greedy translation of n sentences, given and returned without marks. A source of more than
- * search_longest tokens is an error of the caller. out[i] is replaced; score[i] is the sum of the
- * log-probabilities. The order of the sentences does not matter: they are batched by length. */
-enum heed_status search_greedy(struct search *s, const struct heed_ids *src, int n,
-                               struct heed_ids *out, float *score, struct heed_error *err);
+/* A translation: ids without marks, each with its log-probability; when it ended by itself
+ * (not cut at its longest length), the end mark's as well. */
+struct translation {
+    struct heed_ids ids;
+    float *token_score; /* [ids.n], or [ids.n + 1] when ended */
+    bool ended;
+    double logp, score; /* the sum of the former; by the length penalty */
+};
+void translation_release(struct translation *t);
+
+/* Translates n sentences, given without marks and of at most search_longest tokens. prefix, where
+ * there is one, holds what each translation must begin with; with the end mark behind it, it is the
+ * whole translation, and what is asked for its score. out is [n * nbest], zeroed by the caller,
+ * which releases every one of them even on failure; a sentence with fewer hypotheses leaves some
+ * zero. Of an empty source there are none. */
+enum heed_status search_run(struct search *s, const struct heed_ids *src,
+                            const struct heed_ids *prefix, int n, struct translation *out,
+                            struct heed_error *err);
+/* From the next run on no n-gram of so many tokens may come twice; 0: any may. */
+void search_no_repeat(struct search *s, int n);
 /* The most tokens of a source without its end mark. */
 int search_longest(const struct search *s);
 

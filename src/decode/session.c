@@ -6,19 +6,22 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "decode/search.h"
+#include "decode/pieces.h"
 #include "model/config.h"
 #include "model/files.h"
 #include "ops/engine.h"
 #include "text/tokenizer.h"
 
 struct heed_model {
+    const struct heed_engine *engine;
     struct parameters *p;
     struct heed_tokenizer *tokenizer;
 };
 
 struct heed_session {
     const struct heed_model *m;
+    struct heed_translate_options o;
+    struct backend *be; /* of its own */
     struct search *search;
     struct heed_result *result; /* of the last call */
     int results;
@@ -26,7 +29,25 @@ struct heed_session {
 
 /* ---- model ---- */
 
-static enum heed_status model_open(struct heed_model *m, struct backend *be, const char *dir,
+/* A model whose widths do not fit the panels is read as it is trained, in f32. */
+static enum heed_status weights_open(struct heed_model *m, const struct heed_config *c,
+                                     enum heed_weights weights, const char *path,
+                                     struct heed_error *err)
+{
+    static const enum type type[] = {TYPE_F32, TYPE_PACKED_F32, TYPE_PACKED_BF16, TYPE_PACKED_I8};
+    struct backend *be = m->engine->be;
+    if (c->d_model % PACK_ROWS == 0 && c->d_ff % PACK_ROWS == 0)
+        return parameters_open_packed(&m->p, be, c, type[weights], path, err);
+    if (weights > HEED_WEIGHTS_F32)
+        return error_set(err, HEED_EUNSUPPORTED,
+                         "d_model is %d and d_ff %d, expected multiples of %d for bf16 and int8",
+                         c->d_model, c->d_ff, PACK_ROWS);
+    enum heed_status s = parameters_open(&m->p, be, c, precision_f32, err);
+    if (!s) s = parameters_load(m->p, &(struct flat){"", m->p->master}, 1, path, err);
+    return s;
+}
+
+static enum heed_status model_open(struct heed_model *m, const char *dir, enum heed_weights weights,
                                    struct heed_error *err)
 {
     char path[4096];
@@ -39,19 +60,19 @@ static enum heed_status model_open(struct heed_model *m, struct backend *be, con
         s = error_set(err, HEED_EFORMAT, "%s has %d pieces, expected %d by config.json", path,
                       heed_tokenizer_size(m->tokenizer), c.vocab_size);
     if (!s) s = file_join(path, sizeof path, dir, MODEL_WEIGHTS, err);
-    if (!s) s = parameters_open(&m->p, be, &c, precision_f32, err);
-    if (!s) s = parameters_load(m->p, &(struct flat){"", m->p->master}, 1, path, err);
-    return s;
+    return s ? s : weights_open(m, &c, weights, path, err);
 }
 
-struct heed_model *heed_model_load(struct heed_engine *e, const char *dir, struct heed_error *err)
+struct heed_model *heed_model_load(struct heed_engine *e, const char *dir,
+                                   enum heed_weights weights, struct heed_error *err)
 {
     struct heed_model *m = calloc(1, sizeof *m);
     if (!m) {
         error_memory(err, sizeof *m, "a model");
         return NULL;
     }
-    if (model_open(m, e->be, dir, err)) {
+    m->engine = e;
+    if (model_open(m, dir, weights, err)) {
         heed_model_free(m);
         return NULL;
     }
@@ -68,7 +89,58 @@ void heed_model_free(struct heed_model *m)
 
 /* ---- session ---- */
 
-struct heed_session *heed_session_open(const struct heed_model *m, struct heed_error *err)
+struct heed_translate_options heed_translate_defaults(void)
+{
+    return (struct heed_translate_options){.beam = 4, .nbest = 1, .length_penalty = 0.6f};
+}
+
+static enum heed_status check_options(const struct heed_translate_options *o,
+                                      struct heed_error *err)
+{
+    if (o->beam < 1 || o->beam > BEAM_MAX)
+        return error_set(err, HEED_EARG, "beam is %d, expected 1 to %d", o->beam, BEAM_MAX);
+    if (o->nbest < 1 || o->nbest > o->beam)
+        return error_set(err, HEED_EARG, "nbest is %d, expected 1 to the beam of %d", o->nbest,
+                         o->beam);
+    if (!(o->length_penalty >= 0 && o->length_penalty <= 10))
+        return error_set(err, HEED_EARG, "length penalty is %g, expected 0 to 10",
+                         (double)o->length_penalty);
+    if (!(o->temperature >= 0 && o->temperature <= 100) || o->top_k < 0 ||
+        o->top_k > BEAM_SAMPLED || !(o->top_p >= 0 && o->top_p <= 1))
+        return error_set(err, HEED_EARG,
+                         "temperature, top-k and top-p are %g, %d and %g, expected 0 to 100, 0 to "
+                         "%d and 0 to 1",
+                         (double)o->temperature, o->top_k, (double)o->top_p, BEAM_SAMPLED);
+    if (o->min_length < 0 || o->no_repeat_ngram < 0)
+        return error_set(err, HEED_EARG,
+                         "min length and no-repeat n-gram are %d and %d, expected at least 0",
+                         o->min_length, o->no_repeat_ngram);
+    return HEED_OK;
+}
+
+static enum heed_status session_open(struct heed_session *s, struct heed_error *err)
+{
+    const struct heed_translate_options *o = &s->o;
+    const struct heed_tokenizer *t = s->m->tokenizer;
+    struct search_options so = {.bos = tokenizer_bos(t),
+                                .beam = {.width = o->beam,
+                                         .nbest = o->nbest,
+                                         .length_penalty = o->length_penalty,
+                                         .min_length = o->min_length,
+                                         .no_repeat = o->no_repeat_ngram,
+                                         .temperature = o->temperature,
+                                         .top_k = o->top_k,
+                                         .top_p = o->top_p,
+                                         .seed = o->seed,
+                                         .eos = tokenizer_eos(t)}};
+    enum heed_status status = check_options(o, err);
+    if (!status) status = engine_fork(s->m->engine, &s->be, err);
+    return status ? status : search_open(&s->search, s->be, s->m->p, &so, err);
+}
+
+struct heed_session *heed_session_open(const struct heed_model *m,
+                                       const struct heed_translate_options *o,
+                                       struct heed_error *err)
 {
     struct heed_session *s = calloc(1, sizeof *s);
     if (!s) {
@@ -76,9 +148,9 @@ struct heed_session *heed_session_open(const struct heed_model *m, struct heed_e
         return NULL;
     }
     s->m = m;
-    struct search_marks marks = {tokenizer_bos(m->tokenizer), tokenizer_eos(m->tokenizer)};
-    if (search_open(&s->search, m->p, marks, err)) {
-        free(s);
+    s->o = o ? *o : heed_translate_defaults();
+    if (session_open(s, err)) {
+        heed_session_free(s);
         return NULL;
     }
     return s;
@@ -97,91 +169,123 @@ void heed_session_free(struct heed_session *s)
     if (!s) return;
     results_free(s);
     search_free(s->search);
+    if (s->be) s->be->op->close(s->be);
     free(s);
 }
 
-/* The pieces of n texts: a text longer than the model takes is cut, its parts are translated one
- * by one and joined again. */
-struct pieces {
-    struct heed_ids all;  /* the ids of every text, end to end */
-    struct heed_ids *src; /* [n] views into all */
-    struct heed_ids *out; /* [n] */
-    float *score;         /* [n] */
-    int *text;            /* [n] which text a piece belongs to */
-    int n;
-};
+/* ---- translations that went wrong ---- */
 
-static void pieces_release(struct pieces *p)
+/* Whether n ids have `times` equal runs of `period` ids in a row somewhere. */
+static bool has_loop(const struct heed_ids *ids, size_t period, size_t times)
 {
-    for (int i = 0; i < p->n && p->out; i++) free(p->out[i].v);
-    free(p->all.v);
-    free(p->src);
-    free(p->out);
-    free(p->score);
-    free(p->text);
+    size_t same = 0;
+    for (size_t i = period; i < ids->n; i++) {
+        same = ids->v[i] == ids->v[i - period] ? same + 1 : 0;
+        if (same >= period * (times - 1)) return true;
+    }
+    return false;
 }
 
-static enum heed_status pieces_fill(struct pieces *p, const struct heed_session *s,
-                                    const char *const *src, int n, struct heed_error *err)
+/* A loop that is not in the source. */
+static bool is_loop(const struct heed_ids *src, const struct heed_ids *out)
 {
-    size_t longest = search_longest(s->search), *end = malloc((n + 1) * sizeof *end);
-    enum heed_status status = end ? HEED_OK : error_memory(err, n * sizeof *end, "sentences");
-    for (int i = 0; i < n && !status; i++) {
-        size_t start = p->all.n;
-        status = heed_encode(s->m->tokenizer, src[i], strlen(src[i]), &p->all, err);
-        end[i] = p->all.n;
-        p->n += (int)((p->all.n - start + longest - 1) / longest);
+    enum { LONGEST_PERIOD = 12, TIMES = 4, TIMES_OF_ONE = 8 };
+    for (size_t period = 1; period <= LONGEST_PERIOD; period++) {
+        size_t times = period == 1 ? TIMES_OF_ONE : TIMES;
+        if (has_loop(out, period, times) && !has_loop(src, period, times)) return true;
     }
-    if (!status) {
-        p->src = calloc(p->n + 1, sizeof *p->src);
-        p->out = calloc(p->n + 1, sizeof *p->out);
-        p->score = calloc(p->n + 1, sizeof *p->score);
-        p->text = calloc(p->n + 1, sizeof *p->text);
-        if (!p->src || !p->out || !p->score || !p->text)
-            status = error_memory(err, p->n * sizeof *p->src, "sentences");
+    return false;
+}
+
+static bool is_copy(const struct heed_ids *src, const struct heed_ids *out)
+{
+    enum { SHORT = 4 }; /* a name or a number may be the same in both languages */
+    return out->n > SHORT && out->n == src->n && !memcmp(out->v, src->v, out->n * sizeof *out->v);
+}
+
+static unsigned flags_of(const struct heed_ids *src, const struct translation *t)
+{
+    return (is_loop(src, &t->ids) ? HEED_FLAG_LOOP : 0) |
+           (is_copy(src, &t->ids) ? HEED_FLAG_COPY : 0) | (t->ended ? 0 : HEED_FLAG_CUT);
+}
+
+/* Piece i once more, without any n-gram twice; kept when that mends it. */
+static enum heed_status retry(struct heed_session *s, struct pieces *p, int i,
+                              struct heed_error *err)
+{
+    enum { GUARD = 3 };
+    struct translation again[BEAM_MAX] = {0}, *first = &p->out[(size_t)i * p->nbest];
+    search_no_repeat(s->search, GUARD);
+    enum heed_status status = search_run(s->search, &p->src[i], &p->prefix[i], 1, again, err);
+    search_no_repeat(s->search, s->o.no_repeat_ngram);
+    unsigned flags = status ? 0 : flags_of(&p->src[i], &again[0]);
+    bool mended = !status && again[0].ids.v && !(flags & (HEED_FLAG_LOOP | HEED_FLAG_CUT));
+    for (int k = 0; k < p->nbest && mended; k++) {
+        struct translation swap = first[k];
+        first[k] = again[k];
+        again[k] = swap;
     }
-    size_t at = 0;
-    for (int i = 0, k = 0; i < n && !status; i++)
-        for (; at < end[i]; k++) {
-            size_t len = end[i] - at < longest ? end[i] - at : longest;
-            p->src[k] = (struct heed_ids){p->all.v + at, len, 0};
-            p->text[k] = i;
-            at += len;
-        }
-    free(end);
+    for (int k = 0; k < p->nbest; k++) translation_release(&again[k]);
+    p->flags[i] = (mended ? flags : p->flags[i]) | HEED_FLAG_RETRIED;
     return status;
 }
 
-/* Text i of the results from its pieces [*k, ...). */
-static enum heed_status join(struct heed_session *s, const struct pieces *p, int i, int *k,
+/* Looks at what was found for every piece; loops and outputs without an end get another try. */
+static enum heed_status look(struct heed_session *s, struct pieces *p, bool whole,
                              struct heed_error *err)
 {
-    struct heed_result *r = &s->result[i];
-    int first = *k;
-    size_t n = 0;
-    for (; *k < p->n && p->text[*k] == i; ++*k) n += p->out[*k].n, r->score += p->score[*k];
-    int32_t *ids = malloc((n + 1) * sizeof *ids);
-    if (!ids) return error_memory(err, n * sizeof *ids, "a translation");
-    n = 0;
-    for (int j = first; j < *k; j++)
-        for (size_t t = 0; t < p->out[j].n; t++) ids[n++] = p->out[j].v[t];
-    enum heed_status status = heed_decode(s->m->tokenizer, ids, n, (char **)&r->text, &r->len, err);
-    free(ids);
+    enum heed_status status = HEED_OK;
+    for (int i = 0; i < p->n && !status; i++) {
+        const struct translation *best = &p->out[(size_t)i * p->nbest];
+        if (!best->ids.v) continue;
+        p->flags[i] = flags_of(&p->src[i], best);
+        bool bad = p->flags[i] & (HEED_FLAG_LOOP | HEED_FLAG_CUT);
+        if (bad && !whole && !s->o.no_repeat_ngram) status = retry(s, p, i, err);
+    }
+    return status;
+}
+
+/* ---- translation ---- */
+
+static enum heed_status translate(struct heed_session *s, const char *const *src,
+                                  const char *const *prefix, bool whole, int n,
+                                  const struct heed_result **out, struct heed_error *err)
+{
+    const struct heed_tokenizer *t = s->m->tokenizer;
+    int nbest = s->o.nbest;
+    struct pieces p = {0};
+    results_free(s);
+    enum heed_status status = pieces_fill(&p, t, search_longest(s->search), nbest, src, n, err);
+    if (!status && prefix)
+        status = pieces_prefix(&p, t, s->m->p->config.max_length, prefix, whole, n, err);
+    if (!status) status = search_run(s->search, p.src, p.prefix, p.n, p.out, err);
+    if (!status) status = look(s, &p, whole, err);
+    if (!status && !(s->result = calloc((size_t)n * nbest + 1, sizeof *s->result)))
+        status = error_memory(err, n * sizeof *s->result, "translations");
+    if (!status) s->results = n * nbest;
+    for (int i = 0; i < s->results && !status; i++)
+        status = pieces_join(&p, t, i / nbest, i % nbest, &s->result[i], err);
+    pieces_release(&p);
+    if (!status) *out = s->result;
     return status;
 }
 
 enum heed_status heed_translate(struct heed_session *s, const char *const *src, int n,
                                 const struct heed_result **out, struct heed_error *err)
 {
-    struct pieces p = {0};
-    results_free(s);
-    enum heed_status status = pieces_fill(&p, s, src, n, err);
-    if (!status) status = search_greedy(s->search, p.src, p.n, p.out, p.score, err);
-    if (!status && !(s->result = calloc(n + 1, sizeof *s->result)))
-        status = error_memory(err, n * sizeof *s->result, "translations");
-    if (!status) s->results = n;
-    for (int i = 0, k = 0; i < n && !status; i++) status = join(s, &p, i, &k, err);
-    pieces_release(&p);
-    if (!status) *out = s->result;
-    return status;
+    return translate(s, src, NULL, false, n, out, err);
+}
+
+enum heed_status heed_translate_from(struct heed_session *s, const char *const *src,
+                                     const char *const *prefix, int n,
+                                     const struct heed_result **out, struct heed_error *err)
+{
+    return translate(s, src, prefix, false, n, out, err);
+}
+
+enum heed_status heed_rescore(struct heed_session *s, const char *const *src,
+                              const char *const *tgt, int n, const struct heed_result **out,
+                              struct heed_error *err)
+{
+    return translate(s, src, tgt, true, n, out, err);
 }

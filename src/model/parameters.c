@@ -280,6 +280,7 @@ void parameters_free(struct parameters *p)
     if (!p) return;
     p->be->op->free(p->be, p->master.p);
     p->be->op->free(p->be, p->copy.p);
+    p->be->op->free(p->be, p->panels);
     p->be->op->free(p->be, p->position.p);
     free(p);
 }
@@ -346,9 +347,12 @@ static bool all_finite(const struct tensor *t)
 {
     size_t n = t->bytes / type_size(t->type);
     bool good = true;
-    for (size_t i = 0; i < n; i++)
-        good &= t->type == TYPE_F64 ? isfinite(((const double *)t->data)[i])
-                                    : isfinite(((const float *)t->data)[i]);
+    if (t->type == TYPE_F64)
+        for (size_t i = 0; i < n; i++) good &= isfinite(((const double *)t->data)[i]);
+    if (t->type == TYPE_F32)
+        for (size_t i = 0; i < n; i++) good &= isfinite(((const float *)t->data)[i]);
+    if (t->type == TYPE_BF16)
+        for (size_t i = 0; i < n; i++) good &= (((const uint16_t *)t->data)[i] & 0x7f80) != 0x7f80;
     return good;
 }
 
@@ -402,4 +406,137 @@ enum heed_status parameters_load(struct parameters *p, const struct flat *flat, 
     safetensors_free(file);
     free(list);
     return status;
+}
+
+/* ---- packed ---- */
+
+/* Measures and binds, then fills. */
+struct packing {
+    struct walk walk;
+    struct parameters *p;
+    size_t panels, vectors; /* bytes, and elements, before this tensor */
+    const struct safetensors *file;
+    int found; /* tensors of the file that were used */
+    const char *path;
+    enum heed_status status;
+    struct heed_error *err;
+};
+
+static void packing_bind(struct walk *k, const char *name, enum role role, struct mat *slot,
+                         int rows, int cols)
+{
+    (void)name;
+    struct packing *b = (struct packing *)k;
+    struct parameters *p = b->p;
+    if (is_matrix(role)) {
+        *slot = mat_make((char *)p->panels + b->panels, rows, cols, p->precision.matrix);
+        b->panels += p->be->op->pack_bytes(p->precision.matrix, rows, cols);
+    } else {
+        *slot = mat_make((float *)p->master.p + b->vectors, rows, cols, TYPE_F32);
+        b->vectors += (size_t)cols;
+    }
+}
+
+/* The scales of a matrix in int8. */
+static const float *find_scales(struct packing *b, const char *name, int rows)
+{
+    file_name full;
+    struct parameter want = {.dims = 1, .rows = 1, .cols = rows};
+    snprintf(full, sizeof full, "%s.scale", name);
+    const struct tensor *t = safetensors_find(b->file, full);
+    b->found++;
+    b->status = check_tensor(t, &want, TYPE_F32, full, b->path, b->err);
+    return b->status ? NULL : t->data;
+}
+
+/* Packs a matrix some rows at a time, so that little of the file is in memory at once. */
+static void pack_slices(struct packing *b, struct mat w, const struct tensor *t, const float *scale)
+{
+    enum { SLICE = 128 * PACK_ROWS };
+    struct backend *be = b->p->be;
+    for (int row = 0; row < w.rows; row += SLICE) {
+        int n = w.rows - row < SLICE ? w.rows - row : SLICE;
+        size_t bytes = (size_t)w.cols * type_size(t->type);
+        struct tensor part = *t;
+        part.data = (const char *)t->data + row * bytes;
+        part.bytes = n * bytes;
+        struct mat to =
+            mat_make((char *)w.p + be->op->pack_bytes(w.type, row, w.cols), n, w.cols, w.type);
+        be->op->pack(be, to, (struct stored){part.data, t->type, scale ? scale + row : NULL});
+        safetensors_forget(b->file, &part);
+    }
+}
+
+static void packing_fill(struct walk *k, const char *name, enum role role, struct mat *slot,
+                         int rows, int cols)
+{
+    struct packing *b = (struct packing *)k;
+    struct parameter want = {.dims = is_matrix(role) ? 2 : 1, .rows = rows, .cols = cols};
+    if (b->status) return;
+    const struct tensor *t = safetensors_find(b->file, name);
+    bool narrow = t && is_matrix(role) && (t->type == TYPE_I8 || t->type == TYPE_BF16);
+    b->found++;
+    b->status = check_tensor(t, &want, narrow ? t->type : TYPE_F32, name, b->path, b->err);
+    if (b->status) return;
+    const float *scale = t->type == TYPE_I8 ? find_scales(b, name, rows) : NULL;
+    if (b->status) return;
+    if (is_matrix(role))
+        pack_slices(b, *slot, t, scale);
+    else
+        b->p->be->op->upload(b->p->be, slot->p, t->data, t->bytes);
+}
+
+static enum heed_status packing_run(struct packing *b, struct heed_error *err)
+{
+    struct parameters *p = b->p;
+    const struct heed_config *c = &p->config;
+    b->walk = (struct walk){.visit = packing_bind};
+    walk_weights(&b->walk, &p->w, c);
+    enum heed_status s = p->be->op->alloc(p->be, &p->panels, b->panels, err);
+    if (!s) s = take(p, &p->master, 1, (int)b->vectors, TYPE_F32, err);
+    if (!s) s = take(p, &p->position, c->max_length, c->d_model, TYPE_F32, err);
+    if (!s) s = fill_position(p, err);
+    if (s) return s;
+    b->panels = b->vectors = 0;
+    b->walk = (struct walk){.visit = packing_bind};
+    walk_weights(&b->walk, &p->w, c);
+    b->walk = (struct walk){.visit = packing_fill};
+    walk_weights(&b->walk, &p->w, c);
+    if (!b->status && b->found != safetensors_count(b->file))
+        b->status = error_set(err, HEED_EFORMAT, "%s holds %d tensors, expected %d by config.json",
+                              b->path, safetensors_count(b->file), b->found);
+    return b->status ? b->status : p->be->op->sync(p->be, err);
+}
+
+/* The packed type that loses nothing of what the file has. */
+static enum type type_stored(const struct safetensors *file)
+{
+    const struct tensor *t = safetensors_find(file, "embed.weight");
+    return t && t->type == TYPE_I8     ? TYPE_PACKED_I8
+           : t && t->type == TYPE_BF16 ? TYPE_PACKED_BF16
+                                       : TYPE_PACKED_F32;
+}
+
+enum heed_status parameters_open_packed(struct parameters **out, struct backend *be,
+                                        const struct heed_config *c, enum type type,
+                                        const char *path, struct heed_error *err)
+{
+    struct safetensors *file = NULL;
+    struct parameters *p = calloc(1, sizeof *p);
+    if (!p) return error_memory(err, sizeof *p, "the table of parameters");
+    p->be = be;
+    p->config = *c;
+    p->n = parameters_count(c);
+    enum heed_status s = safetensors_open(&file, path, err);
+    if (!s && type == TYPE_F32) type = type_stored(file);
+    p->precision = (struct precision){.act = TYPE_F32, .matrix = type, .master = TYPE_F32};
+    struct packing b = {.p = p, .file = file, .path = path, .err = err};
+    if (!s) s = packing_run(&b, err);
+    safetensors_free(file);
+    if (s) {
+        parameters_free(p);
+        return s;
+    }
+    *out = p;
+    return HEED_OK;
 }

@@ -64,6 +64,7 @@ struct parameters {
     size_t n;            /* parameters in all */
     struct mat master;   /* [1,n] */
     struct mat copy;     /* [1,n] of type matrix; absent when that is the master's type */
+    void *panels;        /* packed matrices; the master then holds the vectors alone */
     struct mat position; /* [max_length,D] sines and cosines, not learned: paper 3.5 */
     struct weights w;
 };
@@ -72,6 +73,13 @@ enum heed_status parameters_open(struct parameters **out, struct backend *be,
                                  const struct heed_config *c, struct precision p,
                                  struct heed_error *err);
 void parameters_free(struct parameters *p);
+
+/* Weights for translation alone, from a file: the matrices in a packed type, biases and norms in
+ * f32. The file holds them in F32, BF16, or I8 with NAME.scale beside each; type TYPE_F32 asks for
+ * what is nearest to that. d_model and d_ff must be multiples of PACK_ROWS. */
+enum heed_status parameters_open_packed(struct parameters **out, struct backend *be,
+                                        const struct heed_config *c, enum type type,
+                                        const char *path, struct heed_error *err);
 size_t parameters_count(const struct heed_config *c);
 
 /* Binds w to an array laid out like the master: gradients. */

@@ -34,13 +34,15 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the data section is l
 enum {
     LENGTH_BYTES = 8,
     HEADER_MOST = 100000000, /* the limit of the reference implementation */
-    DATA_ALIGN = 64
+    DATA_ALIGN = 64,
+    CRC_BYTES = 4 << 20 /* checked at a time */
 };
 
 static const char *const DTYPE[] = {
     [TYPE_F32] = "F32",
     [TYPE_BF16] = "BF16",
     [TYPE_F64] = "F64",
+    [TYPE_I8] = "I8",
 };
 
 enum { DTYPES = sizeof DTYPE / sizeof *DTYPE };
@@ -210,7 +212,7 @@ static enum heed_status parse_type(struct tensor *t, const json_t *dtype, const 
             return HEED_OK;
         }
     return error_set(err, HEED_EFORMAT,
-                     "%s: the dtype of tensor %.80s is %.40s, expected F32, BF16 or F64", path,
+                     "%s: the dtype of tensor %.80s is %.40s, expected F32, BF16, F64 or I8", path,
                      t->name, found ? found : "missing or not a string");
 }
 
@@ -316,6 +318,23 @@ static enum heed_status check_cover(struct safetensors *s, const char *path, str
     return HEED_OK;
 }
 
+/* The pages inside a stretch of the mapped file leave memory until they are read again. */
+static void forget(const struct safetensors *s, const char *data, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const char *map = s->map;
+    if (data < map || data >= map + s->map_len) return;
+    size_t first = ((size_t)(data - map) + page - 1) / page * page;
+    size_t end = (size_t)(data - map) + bytes;
+    if (end < s->map_len) end = end / page * page;
+    if (first < end) (void)madvise((char *)s->map + first, end - first, MADV_DONTNEED);
+}
+
+void safetensors_forget(const struct safetensors *s, const struct tensor *t)
+{
+    forget(s, t->data, t->bytes);
+}
+
 /* Files written elsewhere carry no CRC and are taken as they are. */
 static enum heed_status check_metadata(const struct safetensors *s, const char *path,
                                        struct heed_error *err)
@@ -338,7 +357,13 @@ static enum heed_status check_metadata(const struct safetensors *s, const char *
         return error_set(err, HEED_EFORMAT,
                          "%s: \"crc32\" of %s is \"%.80s\", expected 8 hexadecimal digits", path,
                          METADATA, digits);
-    uint32_t found = (uint32_t)crc_add(crc32_z(0, NULL, 0), s->data, s->data_len);
+    uLong crc = crc32_z(0, NULL, 0);
+    for (size_t at = 0, n; at < s->data_len; at += n) {
+        n = s->data_len - at < CRC_BYTES ? s->data_len - at : CRC_BYTES;
+        crc = crc_add(crc, s->data + at, n);
+        forget(s, s->data + at, n);
+    }
+    uint32_t found = (uint32_t)crc;
     if (found != strtoul(digits, NULL, 16))
         return error_set(err, HEED_EFORMAT,
                          "%s is damaged: the CRC-32 of its data is %08" PRIx32 ", expected %s",

@@ -28,6 +28,8 @@ int safetensors_count(const struct safetensors *s);
 const struct tensor *safetensors_at(const struct safetensors *s, int i);
 /* NULL when there is none of that name. */
 const struct tensor *safetensors_find(const struct safetensors *s, const char *name);
+/* A tensor that was read leaves memory; it may be read again. */
+void safetensors_forget(const struct safetensors *s, const struct tensor *t);
 void safetensors_free(struct safetensors *s);
 
 #endif

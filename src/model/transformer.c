@@ -112,10 +112,12 @@ static void scratch_layout(struct run *r, struct arena *a)
                        r->p->precision.master);
 }
 
-/* Room for a batch and for the arrays of a step. */
+/* Room for a batch, or for the arrays of a step. */
 static size_t run_ints(const struct run_options *o)
 {
-    return 2 * (size_t)o->rows_src + 3 * (size_t)o->rows_tgt + 8 * ((size_t)o->sentences + 1);
+    size_t src = o->rows_src, tgt = o->rows_tgt, n = o->sentences + 1;
+    size_t batch = 2 * src + 3 * tgt + 4 * n, step = 3 * n + 7 * tgt + 1 + o->cached;
+    return batch > step ? batch : step;
 }
 
 static size_t run_layout(struct run *r, void *base)
@@ -129,7 +131,7 @@ static size_t run_layout(struct run *r, void *base)
     for (int l = 0; l < r->p->config.decoder_layers; l++) decoder_layout(r, &a, l);
     scratch_layout(r, &a);
     r->ints = arena_take(&a, run_ints(&r->o) * sizeof *r->ints);
-    size_t candidates = (size_t)r->o.sentences * r->o.candidates;
+    size_t candidates = (size_t)r->o.rows_tgt * r->o.candidates;
     r->top_score = arena_take(&a, candidates * sizeof *r->top_score);
     r->top_id = arena_take(&a, candidates * sizeof *r->top_id);
     return a.used;
@@ -137,21 +139,21 @@ static size_t run_layout(struct run *r, void *base)
 
 static enum heed_status host_open(struct run *r, struct heed_error *err)
 {
-    size_t iota = ((size_t)r->o.sentences + 1) * sizeof *r->iota;
+    size_t iota = ((size_t)r->o.rows_tgt + 1) * sizeof *r->iota;
     size_t loss = 2 * (size_t)r->o.rows_tgt * type_size(r->p->precision.master);
     r->iota = malloc(iota);
     r->loss = malloc(loss + 1);
     if (!r->iota || !r->loss) return error_memory(err, iota + loss, "a run of the model");
-    for (int i = 0; i <= r->o.sentences; i++) r->iota[i] = i;
+    for (int i = 0; i <= r->o.rows_tgt; i++) r->iota[i] = i;
     return HEED_OK;
 }
 
-enum heed_status run_open(struct run **out, const struct parameters *p, const struct run_options *o,
-                          struct heed_error *err)
+enum heed_status run_open(struct run **out, struct backend *be, const struct parameters *p,
+                          const struct run_options *o, struct heed_error *err)
 {
     struct run *r = calloc(1, sizeof *r);
     if (!r) return error_memory(err, sizeof *r, "a run of the model");
-    r->be = p->be;
+    r->be = be;
     r->p = p;
     r->o = *o;
     enum heed_status s = host_open(r, err);
@@ -211,15 +213,27 @@ static void upload_batch(struct run *r, const struct packed *b)
 static struct pass encoder_pass(const struct run *r)
 {
     const struct packed *b = &r->batch;
-    struct seqs self = {b->n, b->src_off, b->src_off, b->src_len, b->max_src, b->max_src, false};
+    struct seqs self = {.n = b->n,
+                        .q = b->src_off,
+                        .k = b->src_off,
+                        .klen = b->src_len,
+                        .max_q = b->max_src,
+                        .max_k = b->max_src};
     return (struct pass){.rows = b->rows_src, .self = self};
 }
 
 static struct pass decoder_pass(const struct run *r)
 {
     const struct packed *b = &r->batch;
-    struct seqs self = {b->n, b->tgt_off, b->tgt_off, b->tgt_len, b->max_tgt, b->max_tgt, true};
-    struct seqs cross = {b->n, b->tgt_off, b->src_off, b->src_len, b->max_tgt, b->max_src, false};
+    struct seqs self = {.n = b->n,
+                        .q = b->tgt_off,
+                        .k = b->tgt_off,
+                        .klen = b->tgt_len,
+                        .max_q = b->max_tgt,
+                        .max_k = b->max_tgt,
+                        .causal = true};
+    struct seqs cross = self;
+    cross.k = b->src_off, cross.klen = b->src_len, cross.max_k = b->max_src, cross.causal = false;
     return (struct pass){.rows = b->rows_tgt, .self = self, .cross = cross};
 }
 
@@ -308,27 +322,43 @@ enum heed_status run_encode(struct run *r, const struct packed *b, struct heed_e
     return r->be->op->sync(r->be, err);
 }
 
+/* The arrays of a step on the device, as the decoder wants them. */
+static struct pass step_pass(struct run *r, const struct step *s, const int32_t **id,
+                             const int32_t **pos, const int32_t **force)
+{
+    int n = s->first[s->sentences], m = s->sentences;
+    int32_t *at = r->ints;
+    assert(n <= r->o.rows_tgt && m <= r->o.sentences && s->self_rows <= r->o.cached);
+    *id = put(r, &at, s->id, n);
+    *pos = put(r, &at, s->pos, n);
+    *force = put(r, &at, s->force, n);
+    struct pass p = {.rows = n, .cache = s->cache, .cache_at = put(r, &at, s->cache_at, n)};
+    p.self = (struct seqs){.n = n,
+                           .q = put(r, &at, r->iota, n + 1),
+                           .k = put(r, &at, s->self, n),
+                           .klen = put(r, &at, s->self_len, n),
+                           .max_q = 1,
+                           .max_k = r->p->config.max_length,
+                           .causal = true,
+                           .at = put(r, &at, s->self_at, s->self_rows)};
+    p.cross = (struct seqs){.n = m,
+                            .q = put(r, &at, s->first, m + 1),
+                            .k = put(r, &at, s->memory, m),
+                            .klen = put(r, &at, s->memory_len, m),
+                            .max_q = s->width,
+                            .max_k = r->p->config.max_length};
+    return p;
+}
+
 enum heed_status run_step(struct run *r, const struct step *s, int k, int32_t *id, float *score,
                           struct heed_error *err)
 {
     const struct parameters *p = r->p;
     struct backend *be = r->be;
-    int n = s->n;
-    assert(n <= r->o.sentences && k <= r->o.candidates);
-    int32_t *at = r->ints, *queries = r->ints;
-    put(r, &at, r->iota, n + 1);
-    const int32_t *in = put(r, &at, s->id, n), *pos = put(r, &at, s->pos, n);
-    struct pass dec = {.rows = n, .cache = s->cache, .cache_at = put(r, &at, s->cache_at, n)};
-    dec.self = (struct seqs){
-        n,   queries, put(r, &at, s->self, n), put(r, &at, s->self_len, n), 1, p->config.max_length,
-        true};
-    dec.cross = (struct seqs){n,
-                              queries,
-                              put(r, &at, s->memory, n),
-                              put(r, &at, s->memory_len, n),
-                              1,
-                              p->config.max_length,
-                              false};
+    const int32_t *in, *pos, *force;
+    struct pass dec = step_pass(r, s, &in, &pos, &force);
+    int n = dec.rows;
+    assert(k <= r->o.candidates);
     be->op->embed(be, mat_rows(r->embed_tgt, 0, n), in, pos, p->w.embed, p->position,
                   (struct drop){0});
     struct mat y = decoder_forward(r, &dec);
@@ -337,7 +367,8 @@ enum heed_status run_step(struct run *r, const struct step *s, int k, int32_t *i
         struct mat logits = mat_rows(r->s.logits, 0, rows);
         be->op->linear(be, logits, mat_rows(y, row, rows), p->w.embed, (struct mat){0}, ACT_NONE,
                        (struct drop){0});
-        be->op->topk(be, logits, k, r->top_score + (size_t)row * k, r->top_id + (size_t)row * k);
+        be->op->topk(be, logits, k, force ? force + row : NULL, r->top_score + (size_t)row * k,
+                     r->top_id + (size_t)row * k);
     }
     be->op->download(be, score, r->top_score, (size_t)n * k * sizeof *score);
     be->op->download(be, id, r->top_id, (size_t)n * k * sizeof *id);

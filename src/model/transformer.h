@@ -65,8 +65,9 @@ struct pass {
 
 struct run_options {
     int rows_src, rows_tgt; /* at most so many rows on each side */
-    int sentences;          /* at most so many sentences; in translation also rows of a step */
-    int candidates;         /* translation: at most so many next tokens per row */
+    int sentences;          /* at most so many sentences */
+    int candidates;         /* translation: at most so many next tokens per row, ... */
+    int cached;             /* ... and so many cache rows that a step looks at, in all */
     bool train;             /* keep activations, hold gradients */
 };
 
@@ -94,8 +95,10 @@ struct run {
     struct weights g; /* its tensors */
 };
 
-enum heed_status run_open(struct run **out, const struct parameters *p, const struct run_options *o,
-                          struct heed_error *err);
+/* be: that of the parameters, or another on the same device, so that runs of one model can go on
+ * side by side. */
+enum heed_status run_open(struct run **out, struct backend *be, const struct parameters *p,
+                          const struct run_options *o, struct heed_error *err);
 void run_free(struct run *r);
 
 /* Summed over the target tokens of a batch. */
@@ -122,16 +125,23 @@ enum heed_status run_logits(struct run *r, const struct packed *b, void *logits,
 /* Translation: the encoder, and the memory's keys and values for every decoder layer. */
 enum heed_status run_encode(struct run *r, const struct packed *b, struct heed_error *err);
 
-/* One output position for n sentences at once. All arrays are on the host. */
+/* One output position for every hypothesis of some sentences. All arrays are on the host. The
+ * hypotheses of sentence i are rows [first[i], first[i+1]). */
 struct step {
-    int n;
-    const int32_t *id, *pos; /* [n] the token fed in and its position */
+    int sentences;
+    const int32_t *first;               /* [sentences+1] */
+    const int32_t *memory, *memory_len; /* [sentences] its rows of the memory */
+    int width;                          /* the most rows of a sentence */
+    const int32_t *id, *pos;            /* [rows] the token fed in and its position */
     const struct cache *cache;
-    const int32_t *cache_at;        /* [n] cache row of this position */
-    const int32_t *self, *self_len; /* [n] first cache row of the sentence, rows filled by now */
-    const int32_t *memory, *memory_len; /* [n] its rows of the memory */
+    const int32_t *cache_at; /* [rows] cache row of this position */
+    const int32_t *self;     /* [rows] where the list of its cache rows starts in self_at, ... */
+    const int32_t *self_len; /* ... and how many there are by now, this position's included */
+    const int32_t *self_at;  /* [self_rows] */
+    const int32_t *force;    /* [rows] the only next token, or -1; NULL: none is forced */
+    int self_rows;
 };
-/* The k best next tokens of each sentence: id, score [n*k] on the host. */
+/* The k best next tokens of each row, best first: id, score [rows*k] on the host. */
 enum heed_status run_step(struct run *r, const struct step *s, int k, int32_t *id, float *score,
                           struct heed_error *err);
 

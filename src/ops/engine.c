@@ -3,6 +3,7 @@
  */
 #include "ops/engine.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -15,6 +16,7 @@ struct heed_engine *heed_engine_open(const char *device, int threads, struct hee
         return NULL;
     }
     e->threads = threads;
+    snprintf(e->device, sizeof e->device, "%s", device);
     if (backend_open(&e->be, device, threads, err)) {
         free(e);
         return NULL;

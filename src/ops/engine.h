@@ -7,7 +7,16 @@
 
 struct heed_engine {
     struct backend *be;
+    char device[32];
     int threads; /* as asked for; 0: all cores */
 };
+
+/* One more backend on the engine's device: what is in its memory is seen by both, and each serves a
+ * thread of its own. */
+static inline enum heed_status engine_fork(const struct heed_engine *e, struct backend **out,
+                                           struct heed_error *err)
+{
+    return backend_open(out, e->device, e->threads, err);
+}
 
 #endif

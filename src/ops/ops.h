@@ -26,11 +26,28 @@
 enum { ROW_PAD = 16 };
 enum { HEAD_WIDTH_MAX = 1024 }; /* the widest head that attend takes */
 
-enum type { TYPE_F32, TYPE_BF16, TYPE_F64 }; /* F64: only in ref, for gradient checks */
+enum type {
+    TYPE_F32,
+    TYPE_BF16,
+    TYPE_F64, /* only in ref, for gradient checks */
+    TYPE_I8,  /* only in files: numbers in units of their row's scale, see quant.h */
+    /* Weights of linear and embed in the backend's own layout, for translation: see pack. They have
+     * no elements to point at; matrices whose rows are a multiple of PACK_ROWS and that lie one
+     * after another are one matrix. */
+    TYPE_PACKED_F32,
+    TYPE_PACKED_BF16,
+    TYPE_PACKED_I8
+};
+enum { PACK_ROWS = 16 };
+
+static inline bool type_packed(enum type t)
+{
+    return t >= TYPE_PACKED_F32;
+}
 
 static inline size_t type_size(enum type t)
 {
-    return t == TYPE_F64 ? 8 : t == TYPE_F32 ? 4 : 2;
+    return t == TYPE_F64 ? 8 : t == TYPE_F32 ? 4 : t == TYPE_BF16 ? 2 : 1;
 }
 
 /* A row-major matrix in device memory; ld is the distance between rows in elements. A vector is a
@@ -65,13 +82,16 @@ static inline struct mat mat_cols(struct mat m, int col, int n)
 
 /* Which queries look at which keys. Sentence b asks with rows [q[b], q[b+1]) and looks at the
  * klen[b] rows from k[b]. Causal: the last query sees all klen[b] keys, the one before it one
- * less, and so on; so training, cached decoding and everything between are one case. */
+ * less, and so on; so training, cached decoding and everything between are one case. With a table,
+ * key j is row at[k[b] + j]: hypotheses of a search share the rows of what they have in common.
+ * (Backward takes no table.) */
 struct seqs {
     int n;
     const int32_t *q;        /* [n+1] */
     const int32_t *k, *klen; /* [n] */
     int max_q, max_k;        /* the longest of each */
     bool causal;
+    const int32_t *at; /* NULL: keys lie one after another */
 };
 
 struct drop {
@@ -89,9 +109,19 @@ struct attention {
     struct mat q, k, v; /* [Nq, H*dk], [Nk, H*dk], [Nk, H*dv]; may be column views of one matrix */
     struct mat o;       /* [Nq, H*dv] out */
     struct mat lse;     /* [Nq, H] out: log of the sum of exp of the scaled scores, for backward */
+    struct mat weights; /* [Nq*H, max_k] F32 out, or absent, as it is but for pictures: what query i
+                         * gives to each key of its sentence in head h, at row i*H + h; 0 behind the
+                         * last. Before dropout. */
     int heads;
     struct seqs seqs;
     struct drop drop; /* on the weights; element (query row * H + head, key of the sentence) */
+};
+
+/* Weights as a file has them, in host memory: [rows, cols] of F32, BF16 or I8. */
+struct stored {
+    const void *v;
+    enum type type;
+    const float *scale; /* I8: [rows] */
 };
 
 struct adam {
@@ -166,11 +196,18 @@ struct ops {
 
     /* decoding */
 
+    /* Bytes of a matrix of a packed type. */
+    size_t (*pack_bytes)(enum type type, int rows, int cols);
+    /* w, of a packed type, gets the weights. In bf16 and int8 they are rounded, and so is every row
+     * of x in linear, of which they then take no other form than F32. */
+    void (*pack)(struct backend *be, struct mat w, struct stored from);
     /* cache row at[i] = rows row i */
     void (*cache_put)(struct backend *be, struct mat cache, struct mat rows, const int32_t *at);
     /* For each row the k largest log-probabilities, largest first, the lower id first among
-     * equals. score, id: [N*k] */
-    void (*topk)(struct backend *be, struct mat logits, int k, float *score, int32_t *id);
+     * equals. score, id: [N*k]. Where force [N] is there and force[i] is not negative, row i has
+     * that id alone, with its log-probability; the other scores are -INFINITY. */
+    void (*topk)(struct backend *be, struct mat logits, int k, const int32_t *force, float *score,
+                 int32_t *id);
 };
 
 struct backend {

@@ -63,19 +63,6 @@ static enum heed_status write_mean(const double *sum, int models, const struct s
     return s;
 }
 
-static enum heed_status copy_file(const char *from_dir, const char *to_dir, const char *name,
-                                  struct heed_error *err)
-{
-    char from[PATH], to[PATH], *data = NULL;
-    size_t len;
-    enum heed_status s = file_join(from, sizeof from, from_dir, name, err);
-    if (!s) s = file_join(to, sizeof to, to_dir, name, err);
-    if (!s) s = file_read(from, VOCAB_MOST, &data, &len, err);
-    if (!s) s = file_write(to, &(struct file_part){data, len}, 1, err);
-    free(data);
-    return s;
-}
-
 /* All models must have one shape and one vocabulary. */
 static enum heed_status check_shapes(const char *const *dirs, int n, struct heed_error *err)
 {
@@ -116,8 +103,8 @@ enum heed_status heed_average(const char *const *dirs, int n, const char *out,
         s = error_memory(err, elements * sizeof *sum, "the mean");
     for (int i = 0; i < n && !s; i++) s = add_file(sum, first, dirs[i], err);
     if (!s) s = file_mkdir(out, err);
-    if (!s) s = copy_file(dirs[0], out, MODEL_CONFIG, err);
-    if (!s) s = copy_file(dirs[0], out, MODEL_VOCAB, err);
+    if (!s) s = file_copy(dirs[0], out, MODEL_CONFIG, err);
+    if (!s) s = file_copy(dirs[0], out, MODEL_VOCAB, err);
     if (!s) s = write_mean(sum, n, first, out, err);
     free(sum);
     safetensors_free(first);

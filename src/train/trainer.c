@@ -124,7 +124,7 @@ static enum heed_status open_model(struct heed_trainer *t, struct heed_error *er
                               .sentences = o->batch_tokens,
                               .train = true};
     enum heed_status s = parameters_open(&t->p, t->be, &o->config, precision, err);
-    if (!s) s = run_open(&t->run, t->p, &run, err);
+    if (!s) s = run_open(&t->run, t->be, t->p, &run, err);
     if (!s) s = optimizer_open(&t->opt, t->p, err);
     return s;
 }

@@ -103,7 +103,9 @@ enum heed_status validator_open(struct validator **out, const struct parameters 
     if (!v) return error_memory(err, sizeof *v, "validation");
     v->p = p;
     v->o = *o;
-    struct search_marks marks = {tokenizer_bos(o->tokenizer), tokenizer_eos(o->tokenizer)};
+    struct search_options greedy = {
+        .bos = tokenizer_bos(o->tokenizer),
+        .beam = {.width = 1, .nbest = 1, .eos = tokenizer_eos(o->tokenizer)}};
     /* What is wrong with the text, or with a name, should show now and not after hours. */
     struct batches *once = NULL;
     enum heed_status s = open_batches(v, &once, err);
@@ -111,7 +113,7 @@ enum heed_status validator_open(struct validator **out, const struct parameters 
     if (!s && o->tokenize) {
         struct heed_score ignored;
         s = heed_bleu((const char *[]){"a"}, (const char *[]){"a"}, 1, o->tokenize, &ignored, err);
-        if (!s) s = search_open(&v->search, p, marks, err);
+        if (!s) s = search_open(&v->search, p->be, p, &greedy, err);
         if (!s) s = read_text(v, err);
     }
     if (s) {
@@ -149,25 +151,22 @@ static enum heed_status mean_loss(struct validator *v, struct run *r, double *nl
 
 static enum heed_status bleu(struct validator *v, double *score, struct heed_error *err)
 {
-    struct heed_ids *out = calloc(v->n + 1, sizeof *out);
+    struct translation *out = calloc(v->n + 1, sizeof *out);
     char **hyp = calloc(v->n + 1, sizeof *hyp);
-    float *log_p = calloc(v->n + 1, sizeof *log_p);
     struct heed_score result;
-    enum heed_status s =
-        out && hyp && log_p ? HEED_OK : error_memory(err, v->n * sizeof *out, "validation");
-    if (!s) s = search_greedy(v->search, v->src, v->n, out, log_p, err);
+    enum heed_status s = out && hyp ? HEED_OK : error_memory(err, v->n * sizeof *out, "validation");
+    if (!s) s = search_run(v->search, v->src, NULL, v->n, out, err);
     for (int i = 0; i < v->n && !s; i++) {
         size_t len;
-        s = heed_decode(v->o.tokenizer, out[i].v, out[i].n, &hyp[i], &len, err);
+        s = heed_decode(v->o.tokenizer, out[i].ids.v, out[i].ids.n, &hyp[i], &len, err);
     }
     if (!s)
         s = heed_bleu((const char *const *)hyp, (const char *const *)v->ref.v, v->n, v->o.tokenize,
                       &result, err);
     for (int i = 0; i < v->n; i++) {
-        if (out) free(out[i].v);
+        if (out) translation_release(&out[i]);
         if (hyp) free(hyp[i]);
     }
-    free(log_p);
     free(hyp);
     free(out);
     if (!s) *score = result.value;

@@ -9,7 +9,9 @@
 #include "ops/cpu/attention.h"
 
 #include <assert.h>
+#include <math.h>
 
+#include "ops/bf16.h"
 #include "ops/cpu/cpu.h"
 
 /* Long enough to pack a sentence's keys once for many queries, short enough that one long sentence
@@ -30,7 +32,40 @@ static void check(const struct attention *a)
     assert(a->q.cols / a->heads <= HEAD_WIDTH_MAX && a->v.cols / a->heads <= HEAD_WIDTH_MAX);
     assert(a->q.type == a->k.type && a->q.type == a->v.type && a->q.type == a->o.type);
     assert(!a->lse.p || a->lse.type == TYPE_F32);
+    assert(!a->weights.p || (a->lse.p && a->weights.type == TYPE_F32));
     (void)a;
+}
+
+static float element(struct mat m, int row, int col)
+{
+    const void *x = mat_at(m, row, col);
+    return m.type == TYPE_BF16 ? bf16_to_float(*(const uint16_t *)x) : *(const float *)x;
+}
+
+/* The weights of one query and head, from its scores and their log-sum-exp: a second and plain way,
+ * for pictures need no speed. */
+static void weights_row(const struct attention *a, int b, int i, int head)
+{
+    const struct seqs *s = &a->seqs;
+    int dk = a->q.cols / a->heads, nq = s->q[b + 1] - s->q[b], row = s->q[b] + i;
+    int seen = s->causal ? s->klen[b] - nq + i + 1 : s->klen[b];
+    float *to = mat_at(a->weights, row * a->heads + head, 0);
+    float lse = *(float *)mat_at(a->lse, row, head), scale = 1.0f / sqrtf((float)dk);
+    for (int j = 0; j < a->weights.cols; j++) {
+        float sum = 0;
+        int key = j < seen ? (s->at ? s->at[s->k[b] + j] : s->k[b] + j) : 0;
+        for (int c = head * dk; c < (head + 1) * dk && j < seen; c++)
+            sum += element(a->q, row, c) * scale * element(a->k, key, c);
+        to[j] = j < seen ? expf(sum - lse) : 0;
+    }
+}
+
+static void weights_fill(const struct cpu *cpu, const struct attention *a)
+{
+    for (int b = 0; b < a->seqs.n; b++)
+#pragma omp parallel for collapse(2) schedule(static) num_threads(cpu->threads)
+        for (int i = 0; i < a->seqs.q[b + 1] - a->seqs.q[b]; i++)
+            for (int head = 0; head < a->heads; head++) weights_row(a, b, i, head);
 }
 
 void cpu_attend(struct backend *be, const struct attention *a)
@@ -49,6 +84,7 @@ void cpu_attend(struct backend *be, const struct attention *a)
         int last = nq < first + SPAN ? nq : first + SPAN;
         if (first < last) cpu->attend->forward(a, b, head, first, last);
     }
+    if (a->weights.p) weights_fill(cpu, a);
 }
 
 void cpu_attend_bwd(struct backend *be, const struct attention *a, struct mat dq, struct mat dk,

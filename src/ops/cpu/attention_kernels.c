@@ -92,6 +92,16 @@ static struct job job_make(const struct attention *a, int sentence, int head)
     return j;
 }
 
+/* Rows of this head: queries or what lies beside them, and keys or values. */
+static struct source query_rows(const struct job *j, struct mat m, int i, int width)
+{
+    return (struct source){m, NULL, j->q0 + i, j->head * width};
+}
+static struct source key_rows(const struct job *j, struct mat m, int first, int width)
+{
+    return (struct source){m, j->a->seqs.at, j->k0 + first, j->head * width};
+}
+
 /* How many keys query i sees: all, or up to its own place counted from the end. */
 static int job_seen(const struct job *j, int i)
 {
@@ -243,12 +253,12 @@ static void finish(const struct job *job, const struct tile *t, float *o, struct
 INLINE void score_one_as(const struct job *job, const struct tile *t, float *p, const float *q,
                          enum type type)
 {
+    struct source k = key_rows(job, job->a->k, t->j, job->dk);
     for (int j = 0; j < t->nj; j += W) {
         vf sum = {0};
         for (int c = 0; c < job->dk; c += W) {
             vf x[W];
-            load_block(x, job->a->k, job->k0 + t->j + j, job->head * job->dk, t->nj - j, c, job->dk,
-                       type);
+            load_block(x, &k, j, t->nj - j, c, job->dk, type);
 #pragma GCC unroll 16
             for (int l = 0; l < W; l++) sum += q[c + l] * x[l];
         }
@@ -279,14 +289,14 @@ static void forward(const struct attention *a, int sentence, int head, int first
     int packed = -1; /* the key block that kt and v hold */
     for (int i = first; i < last; i += job.queries) {
         struct tile t = tile_make(&job, i, last, 0);
-        load_rows(q, job.ldk, a->q, job.q0 + i, head * job.dk, t.ni, job.dk, job.scale);
+        load_rows(q, job.ldk, query_rows(&job, a->q, i, job.dk), t.ni, job.dk, job.scale);
         for (int r = 0; r < QUERIES; r++) run.top[r] = -INFINITY, run.sum[r] = 0.0f;
         int j = 0, end = job_seen(&job, i + t.ni - 1);
         do {
             t = tile_make(&job, i, last, j);
             if (packed != j) {
-                if (!single) load_columns(kt, t.ld, a->k, job.k0 + j, head * job.dk, t.nj, job.dk);
-                load_rows(v, job.ldv, a->v, job.k0 + j, head * job.dv, t.nj, job.dv, 1.0f);
+                if (!single) load_columns(kt, t.ld, key_rows(&job, a->k, j, job.dk), t.nj, job.dk);
+                load_rows(v, job.ldv, key_rows(&job, a->v, j, job.dv), t.nj, job.dv, 1.0f);
                 packed = j;
             }
             if (single)
@@ -323,20 +333,20 @@ struct panels {
 static void load_keys(const struct job *job, const struct tile *t, struct panels *m)
 {
     const struct attention *a = job->a;
-    int row = job->k0 + t->j, ck = job->head * job->dk, cv = job->head * job->dv;
-    load_columns(m->kt, t->ld, a->k, row, ck, t->nj, job->dk);
-    load_columns(m->vt, t->ld, a->v, row, cv, t->nj, job->dv);
-    load_rows(m->k, job->ldk, a->k, row, ck, t->nj, job->dk, 1.0f);
+    struct source k = key_rows(job, a->k, t->j, job->dk), v = key_rows(job, a->v, t->j, job->dv);
+    load_columns(m->kt, t->ld, k, t->nj, job->dk);
+    load_columns(m->vt, t->ld, v, t->nj, job->dv);
+    load_rows(m->k, job->ldk, k, t->nj, job->dk, 1.0f);
 }
 
 static void load_queries(const struct job *job, const struct attend_grad *g, const struct tile *t,
                          struct panels *m)
 {
     const struct attention *a = job->a;
-    int row = job->q0 + t->i, ck = job->head * job->dk, cv = job->head * job->dv;
-    load_rows(m->q, job->ldk, a->q, row, ck, t->ni, job->dk, job->scale);
-    load_rows(m->dout, job->ldv, g->dout, row, cv, t->ni, job->dv, 1.0f);
-    load_rows(m->o, job->ldv, a->o, row, cv, t->ni, job->dv, 1.0f);
+    int row = job->q0 + t->i;
+    load_rows(m->q, job->ldk, query_rows(job, a->q, t->i, job->dk), t->ni, job->dk, job->scale);
+    load_rows(m->dout, job->ldv, query_rows(job, g->dout, t->i, job->dv), t->ni, job->dv, 1.0f);
+    load_rows(m->o, job->ldv, query_rows(job, a->o, t->i, job->dv), t->ni, job->dv, 1.0f);
     for (int from = 0; from < t->ni; from += W) {
         vf part[W];
         for (int r = 0; r < W; r++) {

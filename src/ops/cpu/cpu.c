@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 
 #include "base/error.h"
+#include "ops/bf16.h"
 #include "ops/cpu/attention.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm.h"
@@ -22,7 +23,8 @@
 enum {
     SPAN = 65536,       /* elements of a flat array that one thread takes at a time */
     MAX_THREADS = 1024, /* beyond this the runtime may not be able to start them */
-    HUGE_PAGE = 2 << 20
+    HUGE_PAGE = 2 << 20,
+    HUGE_FROM = 64 << 20 /* bytes of a block that asks for them */
 };
 
 static int int_min(int a, int b)
@@ -37,12 +39,13 @@ static size_t size_min(size_t a, size_t b)
 
 /* ---- memory and order ---- */
 
-/* Parameters and activations are swept from end to end, so large blocks ask for huge pages. */
+/* Parameters and the activations of training are swept from end to end, so large blocks ask for
+ * huge pages. Small ones do not: what is used in part should be in memory in part. */
 static enum heed_status cpu_alloc(struct backend *be, void **p, size_t bytes,
                                   struct heed_error *err)
 {
     (void)be;
-    size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : 64;
+    size_t align = bytes >= HUGE_FROM ? HUGE_PAGE : 64;
     void *block = NULL;
     if (bytes <= SIZE_MAX - align)
         block = aligned_alloc(align, bytes ? (bytes + align - 1) / align * align : align);
@@ -76,24 +79,49 @@ static void cpu_copy(struct backend *be, void *dst, const void *src, size_t byte
 
 static enum heed_status cpu_sync(struct backend *be, struct heed_error *err)
 {
-    return gemm_status(cpu_of(be)->gemm, err);
+    struct cpu *cpu = cpu_of(be);
+    struct heed_error failed = cpu->failed;
+    cpu->failed = (struct heed_error){0};
+    if (failed.status && err) *err = failed;
+    return failed.status ? failed.status : gemm_status(cpu->gemm, err);
 }
 
 static void cpu_close(struct backend *be)
 {
     struct cpu *cpu = cpu_of(be);
     gemm_free(cpu->gemm);
+    packed_close(&cpu->packed);
     free(cpu->partial);
     free(cpu);
 }
 
 /* ---- embedding ---- */
 
+/* Rows of packed weights are put together first. */
+static void embed_packed(struct cpu *cpu, struct mat y, const int32_t *id, const int32_t *pos,
+                         struct mat e, struct mat position, struct drop d)
+{
+    struct packed_weights w = cpu_packed(e);
+    float scale = sqrtf((float)y.cols);
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(y)))
+    for (int i = 0; i < y.rows; i++) {
+        float *row = mat_at(y, i, 0);
+        assert(id[i] >= 0 && id[i] < e.rows && pos[i] >= 0 && pos[i] < position.rows);
+        packed_row(row, &w, id[i]);
+        cpu->k->embed(row, TYPE_F32, row, TYPE_F32, mat_at(position, pos[i], 0), y.cols, scale,
+                      drop_row(d, (uint64_t)i));
+    }
+}
+
 static void cpu_embed(struct backend *be, struct mat y, const int32_t *id, const int32_t *pos,
                       struct mat e, struct mat position, struct drop d)
 {
     struct cpu *cpu = cpu_of(be);
     float scale = sqrtf((float)y.cols);
+    if (type_packed(e.type)) {
+        embed_packed(cpu, y, id, pos, e, position, d);
+        return;
+    }
 #pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(y)))
     for (int i = 0; i < y.rows; i++) {
         assert(id[i] >= 0 && id[i] < e.rows && pos[i] >= 0 && pos[i] < position.rows);
@@ -161,13 +189,27 @@ static void cpu_xent(struct backend *be, struct mat logits, const int32_t *targe
                      mat_at(loss, i, 0));
 }
 
-static void cpu_topk(struct backend *be, struct mat logits, int k, float *score, int32_t *id)
+static float logit(struct mat logits, int row, int id)
+{
+    const void *x = mat_at(logits, row, id);
+    return logits.type == TYPE_BF16 ? bf16_to_float(*(const uint16_t *)x) : *(const float *)x;
+}
+
+static void cpu_topk(struct backend *be, struct mat logits, int k, const int32_t *force,
+                     float *score, int32_t *id)
 {
     struct cpu *cpu = cpu_of(be);
 #pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(logits)))
-    for (int i = 0; i < logits.rows; i++)
-        cpu->k->topk(mat_at(logits, i, 0), logits.cols, logits.type, k, score + (size_t)i * k,
-                     id + (size_t)i * k);
+    for (int i = 0; i < logits.rows; i++) {
+        float *s = score + (size_t)i * k;
+        int32_t *best = id + (size_t)i * k;
+        cpu->k->topk(mat_at(logits, i, 0), logits.cols, logits.type, k, s, best);
+        if (!force || force[i] < 0) continue;
+        /* the first score is minus the log of the sum, the logits taken from the largest */
+        s[0] += logit(logits, i, force[i]) - logit(logits, i, best[0]);
+        best[0] = force[i];
+        for (int j = 1; j < k; j++) s[j] = -INFINITY;
+    }
 }
 
 /* ---- optimizer ---- */
@@ -217,6 +259,16 @@ static void cpu_cast(struct backend *be, struct mat dst, struct mat src)
 
 /* ---- decoding ---- */
 
+static size_t cpu_pack_bytes(enum type type, int rows, int cols)
+{
+    return packed_bytes((enum packed_kind)(type - TYPE_PACKED_F32), rows, cols);
+}
+
+static void cpu_pack(struct backend *be, struct mat w, struct stored from)
+{
+    packed_fill(cpu_packed(w).kind, w.p, from, w.rows, w.cols, cpu_of(be)->threads);
+}
+
 static void cpu_cache_put(struct backend *be, struct mat cache, struct mat rows, const int32_t *at)
 {
     struct cpu *cpu = cpu_of(be);
@@ -251,6 +303,8 @@ static const struct ops cpu_ops = {
     .sqnorm = cpu_sqnorm,
     .adam = cpu_adam,
     .cast = cpu_cast,
+    .pack_bytes = cpu_pack_bytes,
+    .pack = cpu_pack,
     .cache_put = cpu_cache_put,
     .topk = cpu_topk,
 };
@@ -313,6 +367,7 @@ enum heed_status cpu_open_isa(struct backend **out, int threads, const char *isa
     enum heed_status status = HEED_OK;
     if (!cpu->partial)
         status = error_memory(err, CPU_PARTIALS * sizeof *cpu->partial, "the CPU backend");
+    packed_open(&cpu->packed, isa);
     if (status == HEED_OK) status = gemm_open(&cpu->gemm, cpu->threads, err);
     if (status == HEED_OK)
         *out = &cpu->base;

@@ -7,6 +7,7 @@
  */
 #ifndef HEED_OPS_CPU_H
 #define HEED_OPS_CPU_H
+#include "ops/cpu/packed.h"
 #include "ops/ops.h"
 
 struct attend_kernels; /* attention.h */
@@ -19,7 +20,9 @@ struct cpu {
     const struct kernels *k; /* for the best ISA of this machine */
     const struct attend_kernels *attend;
     struct gemm *gemm;
-    double *partial; /* [CPU_PARTIALS] partial sums of sqnorm */
+    struct packed_work packed;
+    struct heed_error failed; /* of a packed product; sticks until sync */
+    double *partial;          /* [CPU_PARTIALS] partial sums of sqnorm */
 };
 
 enum {
@@ -47,6 +50,13 @@ static inline int cpu_team(const struct cpu *cpu, size_t elements)
 /* The ISA is "baseline", "avx2" or "avx512"; NULL: the best this machine has. For tests. */
 enum heed_status cpu_open_isa(struct backend **out, int threads, const char *isa,
                               struct heed_error *err);
+
+/* A matrix of a packed type as packed.h wants it. */
+static inline struct packed_weights cpu_packed(struct mat w)
+{
+    return (struct packed_weights){(enum packed_kind)(w.type - TYPE_PACKED_F32), w.rows, w.cols,
+                                   w.p};
+}
 
 /* linear.c */
 void cpu_linear(struct backend *be, struct mat y, struct mat x, struct mat w, struct mat b,

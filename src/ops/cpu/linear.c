@@ -8,6 +8,7 @@
  * their code. In y and dx the slack rows get something nobody reads; in the weight gradient the
  * rows are what is summed over, so there the slack rows of dy and x are cleared first.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "ops/cpu/cpu.h"
@@ -30,6 +31,14 @@ void cpu_linear(struct backend *be, struct mat y, struct mat x, struct mat w, st
                 enum activation act, struct drop d)
 {
     struct cpu *cpu = cpu_of(be);
+    if (type_packed(w.type)) {
+        struct packed_weights p = cpu_packed(w);
+        assert(y.type == TYPE_F32 && x.type == TYPE_F32 && d.p == 0);
+        if (!cpu->failed.status)
+            packed_run(&cpu->packed, y.p, y.ld, x.p, x.ld, y.rows, &p, b.p, act == ACT_RELU,
+                       cpu->threads, &cpu->failed);
+        return;
+    }
     gemm_run(cpu->gemm, &(struct gemm_job){.c = padded(y),
                                            .a = padded(x),
                                            .b = w,

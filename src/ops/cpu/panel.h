@@ -44,23 +44,34 @@ INLINE vf load_edge(const char *row, int c, int width, enum type t)
     return c + W <= width ? vf_load(row, c, t) : vf_load_part(row, c, width - c, 0.0f, t);
 }
 
-INLINE void load_rows_as(float *dst, int ld, struct mat m, int row, int col, int n, int width,
-                         float scale, enum type t)
+/* Rows of a matrix: rows [row, row+n), or those that a table names there. */
+struct source {
+    struct mat m;
+    const int32_t *at; /* NULL: no table */
+    int row, col;
+};
+
+INLINE const char *source_row(const struct source *s, int r)
 {
-    const char *src = mat_at(m, row, col);
-    size_t step = m.ld * type_size(t);
-    for (int r = 0; r < n; r++, src += step, dst += ld)
-        for (int c = 0; c < width; c += W) store(dst + c, load_edge(src, c, width, t) * scale);
+    return mat_at(s->m, s->at ? s->at[s->row + r] : s->row + r, s->col);
 }
 
-/* dst [n][ld], ld = round_up(width): n rows of m, times scale */
-static void load_rows(float *dst, int ld, struct mat m, int row, int col, int n, int width,
-                      float scale)
+INLINE void load_rows_as(float *dst, int ld, const struct source *s, int n, int width, float scale,
+                         enum type t)
 {
-    if (m.type == TYPE_BF16)
-        load_rows_as(dst, ld, m, row, col, n, width, scale, TYPE_BF16);
+    for (int r = 0; r < n; r++, dst += ld) {
+        const char *src = source_row(s, r);
+        for (int c = 0; c < width; c += W) store(dst + c, load_edge(src, c, width, t) * scale);
+    }
+}
+
+/* dst [n][ld], ld = round_up(width): n rows, times scale */
+static void load_rows(float *dst, int ld, struct source s, int n, int width, float scale)
+{
+    if (s.m.type == TYPE_BF16)
+        load_rows_as(dst, ld, &s, n, width, scale, TYPE_BF16);
     else
-        load_rows_as(dst, ld, m, row, col, n, width, scale, TYPE_F32);
+        load_rows_as(dst, ld, &s, n, width, scale, TYPE_F32);
 }
 
 INLINE void store_rows_as(struct mat m, int row, int col, const float *src, int ld, int n,
@@ -120,45 +131,44 @@ INLINE void transpose(vf x[W])
     }
 }
 
-/* x[l] = column col+c+l of rows [row, row+n) of m; 0 in lanes from n on */
-INLINE void load_block(vf x[W], struct mat m, int row, int col, int n, int c, int width,
+/* x[l] = column c+l of rows [first, first+n); 0 in lanes from n on */
+INLINE void load_block(vf x[W], const struct source *s, int first, int n, int c, int width,
                        enum type t)
 {
-    const char *src = mat_at(m, row, col);
-    size_t step = m.ld * type_size(t);
     if (n >= W && c + W <= width) {
 #pragma GCC unroll 16
-        for (int l = 0; l < W; l++, src += step) {
+        for (int l = 0; l < W; l++) {
+            const char *src = source_row(s, first + l);
             expect_read(src, c, width, t);
             x[l] = vf_load(src, c, t);
         }
     } else {
 #pragma GCC unroll 16
-        for (int l = 0; l < W; l++, src += step)
-            x[l] = l < n ? load_edge(src, c, width, t) : (vf){0};
+        for (int l = 0; l < W; l++)
+            x[l] = l < n ? load_edge(source_row(s, first + l), c, width, t) : (vf){0};
     }
     transpose(x);
 }
 
-INLINE void load_columns_as(float *dst, int ld, struct mat m, int row, int col, int n, int width,
+INLINE void load_columns_as(float *dst, int ld, const struct source *s, int n, int width,
                             enum type t)
 {
     for (int j = 0; j < n; j += W)
         for (int c = 0; c < width; c += W) {
             vf x[W];
-            load_block(x, m, row + j, col, n - j, c, width, t);
+            load_block(x, s, j, n - j, c, width, t);
 #pragma GCC unroll 16
             for (int l = 0; l < W; l++) store(dst + (c + l) * ld + j, x[l]);
         }
 }
 
-/* dst [round_up(width)][ld], ld = round_up(n): the transpose of n rows of m */
-static void load_columns(float *dst, int ld, struct mat m, int row, int col, int n, int width)
+/* dst [round_up(width)][ld], ld = round_up(n): the transpose of n rows */
+static void load_columns(float *dst, int ld, struct source s, int n, int width)
 {
-    if (m.type == TYPE_BF16)
-        load_columns_as(dst, ld, m, row, col, n, width, TYPE_BF16);
+    if (s.m.type == TYPE_BF16)
+        load_columns_as(dst, ld, &s, n, width, TYPE_BF16);
     else
-        load_columns_as(dst, ld, m, row, col, n, width, TYPE_F32);
+        load_columns_as(dst, ld, &s, n, width, TYPE_F32);
 }
 
 /* ---- product ---- */

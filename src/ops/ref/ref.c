@@ -14,6 +14,7 @@
 #include "ops/bf16.h"
 #include "ops/drop.h"
 #include "ops/ops.h"
+#include "ops/quant.h"
 
 static double get(struct mat m, int row, int col)
 {
@@ -89,6 +90,46 @@ static void ref_close(struct backend *be)
     free(be);
 }
 
+/* ---- packed weights ---- */
+
+/* A row is a scale and as many numbers in its units as there are columns, all in float; the scale
+ * is 1 unless they are int8. */
+static float *packed_at(struct mat w, int row)
+{
+    return (float *)w.p + (size_t)row * (w.cols + 1);
+}
+
+/* Rounds a row as the products of a packed type see it, to units of *scale. */
+static void pack_row(float *scale, float *row, int n, enum type type)
+{
+    int8_t q[1 << 16];
+    if (type == TYPE_PACKED_BF16)
+        for (int i = 0; i < n; i++) row[i] = bf16_to_float(bf16_from_float(row[i]));
+    if (type != TYPE_PACKED_I8) return;
+    *scale = quant_row(q, row, n);
+    for (int i = 0; i < n; i++) row[i] = q[i];
+}
+
+static size_t ref_pack_bytes(enum type type, int rows, int cols)
+{
+    (void)type;
+    return (size_t)rows * (cols + 1) * sizeof(float);
+}
+
+static void ref_pack(struct backend *be, struct mat w, struct stored from)
+{
+    (void)be;
+    for (int r = 0; r < w.rows; r++) {
+        float *to = packed_at(w, r), scale = from.type == TYPE_I8 ? from.scale[r] : 1;
+        struct mat m = {(void *)from.v, w.rows, w.cols, w.cols, from.type};
+        to[0] = 1;
+        for (int c = 0; c < w.cols; c++)
+            to[1 + c] =
+                from.type == TYPE_I8 ? scale * ((int8_t *)mat_at(m, r, 0))[c] : (float)get(m, r, c);
+        pack_row(to, to + 1, w.cols, w.type);
+    }
+}
+
 /* ---- embedding: paper 3.4, 3.5 ---- */
 
 static void ref_embed(struct backend *be, struct mat y, const int32_t *id, const int32_t *pos,
@@ -98,7 +139,10 @@ static void ref_embed(struct backend *be, struct mat y, const int32_t *id, const
     for (int i = 0; i < y.rows; i++) {
         struct drop_row mask = drop_row(d, i);
         for (int c = 0; c < y.cols; c++) {
-            double x = get(e, id[i], c) * sqrt(y.cols) + get(position, pos[i], c);
+            double w = type_packed(e.type)
+                           ? (double)packed_at(e, id[i])[0] * packed_at(e, id[i])[1 + c]
+                           : get(e, id[i], c);
+            double x = w * sqrt(y.cols) + get(position, pos[i], c);
             set(y, i, c, x * drop_factor(mask, c));
         }
     }
@@ -117,10 +161,31 @@ static void ref_embed_bwd(struct backend *be, struct mat de, const int32_t *id, 
 
 /* ---- linear, with the feed-forward's ReLU: paper 3.3 ---- */
 
+static void linear_packed(struct mat y, struct mat x, struct mat w, struct mat b,
+                          enum activation act)
+{
+    float row[1 << 16], scale = 1;
+    for (int i = 0; i < y.rows; i++) {
+        for (int c = 0; c < x.cols; c++) row[c] = (float)get(x, i, c);
+        pack_row(&scale, row, x.cols, w.type);
+        for (int o = 0; o < y.cols; o++) {
+            const float *v = packed_at(w, o);
+            double s = 0;
+            for (int c = 0; c < x.cols; c++) s += (double)row[c] * v[1 + c];
+            s = s * scale * v[0] + (b.p ? get(b, 0, o) : 0);
+            set(y, i, o, act == ACT_RELU && s < 0 ? 0 : s);
+        }
+    }
+}
+
 static void ref_linear(struct backend *be, struct mat y, struct mat x, struct mat w, struct mat b,
                        enum activation act, struct drop d)
 {
     (void)be;
+    if (type_packed(w.type)) {
+        linear_packed(y, x, w, b, act);
+        return;
+    }
     for (int i = 0; i < y.rows; i++) {
         struct drop_row mask = drop_row(d, i);
         for (int o = 0; o < y.cols; o++) {
@@ -167,7 +232,8 @@ static void ref_linear_bwd(struct backend *be, struct mat dx, float beta, struct
 /* One (query, head) pair at a time. */
 struct query {
     int row, head;
-    int key, keys; /* the keys it sees: rows [key, key + keys) */
+    int key, keys;     /* the keys it sees: rows [key, key + keys) ... */
+    const int32_t *at; /* ... or, where there is a table, the rows it names there */
     double scale;
     int dk, dv;
     struct drop_row mask;
@@ -183,17 +249,24 @@ static struct query query_at(const struct attention *a, int sentence, int i, int
                           .head = head,
                           .key = s->k[sentence],
                           .keys = keys > 0 ? keys : 0,
+                          .at = s->at,
                           .scale = 1 / sqrt(dk),
                           .dk = dk,
                           .dv = a->v.cols / a->heads,
                           .mask = drop_row(a->drop, (uint64_t)row * a->heads + head)};
 }
 
+static int key_row(const struct query *q, int j)
+{
+    return q->at ? q->at[q->key + j] : q->key + j;
+}
+
 static double score(const struct attention *a, const struct query *q, int j)
 {
     double s = 0;
+    int row = key_row(q, j);
     for (int c = 0; c < q->dk; c++)
-        s += get(a->q, q->row, q->head * q->dk + c) * get(a->k, q->key + j, q->head * q->dk + c);
+        s += get(a->q, q->row, q->head * q->dk + c) * get(a->k, row, q->head * q->dk + c);
     return s * q->scale;
 }
 
@@ -204,11 +277,14 @@ static void attend_query(const struct attention *a, const struct query *q)
     for (int j = 0; j < q->keys; j++) sum += exp(score(a, q, j) - max);
     double lse = q->keys ? max + log(sum) : -INFINITY;
     set(a->lse, q->row, q->head, lse);
+    for (int j = 0; a->weights.p && j < a->weights.cols; j++)
+        set(a->weights, q->row * a->heads + q->head, j,
+            j < q->keys ? exp(score(a, q, j) - lse) : 0);
     for (int c = 0; c < q->dv; c++) {
         double o = 0;
         for (int j = 0; j < q->keys; j++)
             o += exp(score(a, q, j) - lse) * drop_factor(q->mask, j) *
-                 get(a->v, q->key + j, q->head * q->dv + c);
+                 get(a->v, key_row(q, j), q->head * q->dv + c);
         set(a->o, q->row, q->head * q->dv + c, o);
     }
 }
@@ -396,7 +472,8 @@ static void ref_cache_put(struct backend *be, struct mat cache, struct mat rows,
         for (int c = 0; c < rows.cols; c++) set(cache, at[i], c, get(rows, i, c));
 }
 
-static void ref_topk(struct backend *be, struct mat logits, int k, float *score_out, int32_t *id)
+static void ref_topk(struct backend *be, struct mat logits, int k, const int32_t *force,
+                     float *score_out, int32_t *id)
 {
     (void)be;
     for (int i = 0; i < logits.rows; i++) {
@@ -417,6 +494,10 @@ static void ref_topk(struct backend *be, struct mat logits, int k, float *score_
             best[at] = s;
             which[at] = c;
         }
+        if (!force || force[i] < 0) continue;
+        best[0] = (float)(get(logits, i, force[i]) - lse);
+        which[0] = force[i];
+        for (int j = 1; j < k; j++) best[j] = -INFINITY;
     }
 }
 
@@ -441,6 +522,8 @@ static const struct ops ref_ops = {
     .sqnorm = ref_sqnorm,
     .adam = ref_adam,
     .cast = ref_cast,
+    .pack_bytes = ref_pack_bytes,
+    .pack = ref_pack,
     .cache_put = ref_cache_put,
     .topk = ref_topk,
 };

@@ -1,0 +1,121 @@
+/*
+ * bench_packed.c - the matrix products of one step of a base decoder, 6 layers and an output layer
+ * of 32,000, with packed weights: time, how fast the weights go by, and the share of what the
+ * processor's arithmetic can do.
+ *
+ *     bench_packed [threads]      default: one, then all cores
+ *
+ * Each figure is the best of many steps.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "bench.h"
+#include "ops/cpu/packed.h"
+
+enum { LAYERS = 6, PRODUCTS = 6, MATRICES = LAYERS * PRODUCTS + 1, MOST = 128 };
+/* in the order of a layer: self-attention, its output, cross-attention's queries, its output,
+ * feed-forward; then the logits */
+static const int shape[PRODUCTS + 1][2] = {{1536, 512}, {512, 512},  {512, 512},  {512, 512},
+                                           {2048, 512}, {512, 2048}, {32000, 512}};
+static const char *const kind_name[PACKED_KINDS] = {"f32", "bf16", "int8"};
+
+struct step {
+    struct packed_weights w[MATRICES];
+    char *panels;
+    size_t bytes;
+    double numbers;
+};
+
+static void *take(size_t bytes)
+{
+    enum { HUGE = 2 << 20 };
+    void *p = aligned_alloc(HUGE, (bytes + HUGE - 1) / HUGE * HUGE);
+    if (!p) bench_die("out of memory: %zu bytes", bytes);
+    (void)madvise(p, bytes, MADV_HUGEPAGE);
+    return p;
+}
+
+static float *take_random(size_t n)
+{
+    float *p = take(n * sizeof *p);
+    uint64_t seed = n;
+    for (size_t i = 0; i < n; i++) p[i] = (float)(random_unit(&seed) - 0.5);
+    return p;
+}
+
+static struct step step_new(enum packed_kind kind, const float *w)
+{
+    struct step s = {0};
+    for (int i = 0; i < MATRICES; i++) {
+        const int *of = shape[i < MATRICES - 1 ? i % PRODUCTS : PRODUCTS];
+        s.w[i] = (struct packed_weights){kind, of[0], of[1], NULL};
+        s.bytes += packed_bytes(kind, of[0], of[1]);
+        s.numbers += (double)of[0] * of[1];
+    }
+    char *at = s.panels = take(s.bytes);
+    for (int i = 0; i < MATRICES; i++) {
+        packed_fill(kind, at, (struct stored){w, TYPE_F32, NULL}, s.w[i].n, s.w[i].k, 2);
+        s.w[i].panels = at;
+        at += packed_bytes(kind, s.w[i].n, s.w[i].k);
+    }
+    return s;
+}
+
+/* Seconds of the fastest step: at least 5, and as many as half a second holds */
+static double step_time(const struct step *s, struct packed_work *work, float *y, const float *x,
+                        const float *bias, int m, int threads)
+{
+    double best = 1e9, end = bench_now() + 0.5;
+    for (int run = 0; run < 6 || bench_now() < end; run++) {
+        double began = bench_now();
+        for (int i = 0; i < MATRICES; i++) {
+            const struct packed_weights *w = &s->w[i];
+            if (packed_run(work, y, w->n, x, w->k, m, w, bias, false, threads, NULL))
+                bench_die("out of memory");
+        }
+        double took = bench_now() - began;
+        if (run && took < best) best = took;
+    }
+    return best;
+}
+
+/* A lane of an instruction takes 1, 2 or 4 numbers; so the peaks of bf16 and int8 are 2 and 4 times
+ * that of f32, where there are instructions for them. */
+static void bench_kind(const struct step *s, struct packed_work *work, float *y, const float *x,
+                       const float *bias, int threads)
+{
+    static const int rows[] = {1, 4, 8, 16, 32, 64, MOST};
+    double peak = bench_peak(threads) * (1 << s->w[0].kind);
+    for (int i = 0; i < 7; i++) {
+        double time = step_time(s, work, y, x, bias, rows[i], threads);
+        double rate = 2 * s->numbers * rows[i] / time * 1e-9;
+        printf("%-5s %d threads %4d rows %8.3f ms %6.1f GB/s %6.0f GOP/s", kind_name[s->w[0].kind],
+               threads, rows[i], time * 1e3, (double)s->bytes / time * 1e-9, rate);
+        if (peak > 0) printf(" %3.0f%%", 100 * rate / peak);
+        printf("\n");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int given = argc > 1 ? atoi(argv[1]) : 0, all = omp_get_num_procs();
+    if (given < 0) bench_die("usage: bench_packed [threads]");
+    float *w = take_random((size_t)32000 * 512), *x = take_random((size_t)MOST * 2048);
+    float *bias = take_random(32000), *y = take(sizeof *y * MOST * 32000);
+    struct packed_work work;
+    packed_open(&work, NULL);
+    for (int kind = 0; kind < PACKED_KINDS; kind++) {
+        struct step s = step_new(kind, w);
+        if (!given) bench_kind(&s, &work, y, x, bias, 1);
+        if (given || all > 1) bench_kind(&s, &work, y, x, bias, given ? given : all);
+        free(s.panels);
+    }
+    packed_close(&work);
+    free(w);
+    free(x);
+    free(bias);
+    free(y);
+    return 0;
+}

@@ -1,0 +1,124 @@
+/*
+ * cmd_evaluate.c - `heed evaluate`: translates a test set and scores the translation in one go.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/lines.h"
+#include "cli/options.h"
+#include "cli/scores.h"
+#include "cli/translator.h"
+
+struct evaluate {
+    struct translator t;
+    const char *src_path, *ref_path, *tokenize;
+    bool json;
+    struct lines src, ref;
+    char **hyp; /* [src.n], each malloced */
+};
+
+static int read_text(struct evaluate *c)
+{
+    if (!lines_read_file(&c->src, c->src_path) || !lines_read_file(&c->ref, c->ref_path)) {
+        return CLI_FAILURE;
+    }
+    if (c->src.n != c->ref.n) {
+        return cli_failure("%s has %d lines, %s has %d; they must be equally many", c->src_path,
+                           c->src.n, c->ref_path, c->ref.n);
+    }
+    if (c->src.n == 0) return cli_failure("nothing to translate: %s has no lines", c->src_path);
+    lines_drop_mark(&c->src);
+    return CLI_DONE;
+}
+
+static int translate(struct evaluate *c)
+{
+    struct heed_result out[TRANSLATOR_BLOCK];
+    int code = CLI_DONE;
+    for (int i = 0, n; i < c->src.n && code == CLI_DONE; i += n) {
+        n = c->src.n - i < TRANSLATOR_BLOCK ? c->src.n - i : TRANSLATOR_BLOCK;
+        code = translator_run(&c->t, (const char *const *)c->src.v + i, NULL, n, out);
+        for (int k = 0; k < n && code == CLI_DONE; k++) {
+            c->hyp[i + k] = strdup(out[k].text);
+            if (!c->hyp[i + k]) code = cli_failure("out of memory after %d lines", i + k);
+        }
+    }
+    translator_progress_end(&c->t);
+    return code;
+}
+
+static void print(const struct evaluate *c, const struct scores *s, double seconds)
+{
+    double speed = (double)c->t.tokens / seconds;
+    if (c->json) {
+        putchar('{');
+        scores_print_json(s);
+        printf(",\n \"sentences\": %d, \"seconds\": %.3f, \"tokens\": %lld, "
+               "\"tokens_per_second\": %.1f}\n",
+               c->src.n, seconds, (long long)c->t.tokens, speed);
+    } else {
+        char n[CLI_NUMBER_MAX], rate[CLI_NUMBER_MAX];
+        scores_print(s);
+        printf("%s sentences  %.2f seconds  %s output tokens/s\n", cli_count(n, c->src.n), seconds,
+               cli_count(rate, (int64_t)speed));
+    }
+}
+
+static int run(struct evaluate *c)
+{
+    int code = read_text(c);
+    if (code != CLI_DONE) return code;
+    c->hyp = calloc((size_t)c->src.n, sizeof *c->hyp);
+    if (!c->hyp) return cli_failure("out of memory: %d lines", c->src.n);
+    code = translator_open(&c->t);
+    if (code == CLI_DONE) code = translate(c);
+    if (code != CLI_DONE) return code;
+    double seconds = translator_seconds(&c->t);
+    struct scores s;
+    code = scores_compute(&s, (const char *const *)c->hyp, (const char *const *)c->ref.v, c->src.n,
+                          c->tokenize);
+    if (code != CLI_DONE) return code;
+    print(c, &s, seconds);
+    return cli_flush();
+}
+
+static void release(struct evaluate *c)
+{
+    translator_close(&c->t);
+    for (int i = 0; c->hyp && i < c->src.n; i++) free(c->hyp[i]);
+    free(c->hyp);
+    lines_release(&c->src);
+    lines_release(&c->ref);
+}
+
+int cmd_evaluate(int argc, char **argv)
+{
+    struct evaluate c = {.tokenize = "13a"};
+    translator_init(&c.t);
+    struct option option[TRANSLATOR_OPTIONS + 4] = {
+        [TRANSLATOR_OPTIONS] = {"src", "FILE", "what to translate, a sentence a line",
+                                .string = &c.src_path, .required = true},
+        {"ref", "FILE", "its reference, line by line", .string = &c.ref_path, .required = true},
+        scores_option(&c.tokenize),
+        {"json", NULL, "print JSON", .flag = &c.json},
+    };
+    translator_options(&c.t, option);
+    const struct usage usage = {
+        .command = "evaluate",
+        .summary = "translate a test set and score the translation",
+        .synopsis = "--model DIR --src FILE --ref FILE [options]",
+        .about = "Prints what heed translate and heed score would, less the translation: BLEU, "
+                 "chrF and the\n"
+                 "speed. Loading the model is not counted.",
+        .example = "  heed evaluate --model model --src test.en --ref test.de\n"
+                   "  heed evaluate --model model --src test.en --ref test.zh --tokenize zh --json",
+        .option = option,
+        .n = sizeof option / sizeof option[0],
+    };
+    int code = options_parse(&usage, argc, argv);
+    if (code == OPTIONS_GO_ON) code = run(&c);
+    release(&c);
+    return code;
+}

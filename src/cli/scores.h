@@ -1,0 +1,27 @@
+/*
+ * scores.h - BLEU and chrF of a translation, computed and printed alike by every command.
+ *
+ * Scripts parse the output: the first word of a line is the metric, the second its value.
+ */
+#ifndef HEED_CLI_SCORES_H
+#define HEED_CLI_SCORES_H
+#include "cli/options.h"
+#include "heed.h"
+
+struct scores {
+    struct heed_score bleu, chrf;
+};
+
+/* The entry of an option table that names the tokenizer of BLEU. */
+struct option scores_option(const char **tokenize);
+
+/* Returns an exit code, after a sentence where it is not CLI_DONE. */
+int scores_compute(struct scores *s, const char *const *hyp, const char *const *ref, int n,
+                   const char *tokenize);
+
+/* One line a metric. */
+void scores_print(const struct scores *s);
+/* The members of a JSON object, without its braces. */
+void scores_print_json(const struct scores *s);
+
+#endif

@@ -1,0 +1,110 @@
+/*
+ * text.c - text from outside and text for others; see text.h.
+ */
+#include "cli/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+size_t text_char(const char *text, size_t n, unsigned *c)
+{
+    static const unsigned least[] = {0, 1, 0x80, 0x800, 0x10000}; /* a longer form is overlong */
+    const unsigned char *s = (const unsigned char *)text;
+    if (n == 0 || (s[0] >= 0x80 && s[0] < 0xc2) || s[0] > 0xf4) return 0;
+    size_t len = s[0] < 0x80 ? 1 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+    if (n < len) return 0;
+    unsigned x = len == 1 ? s[0] : s[0] & (0x7fu >> len);
+    for (size_t i = 1; i < len; i++) {
+        if ((s[i] & 0xc0) != 0x80) return 0;
+        x = x << 6 | (s[i] & 0x3f);
+    }
+    if (x < least[len] || x > 0x10ffff || (x >= 0xd800 && x <= 0xdfff)) return 0;
+    if (c) *c = x;
+    return len;
+}
+
+bool text_is_valid(const char *text)
+{
+    size_t n;
+    for (size_t left = strlen(text); left; text += n, left -= n) {
+        if ((n = text_char(text, left, NULL)) == 0) return false;
+    }
+    return true;
+}
+
+char *text_mend(const char *text, size_t len, bool *mended)
+{
+    static const char replacement[] = TEXT_REPLACEMENT;
+    size_t bad = 0, n;
+    for (size_t i = 0; i < len; i += n ? n : 1)
+        bad += (n = text_char(text + i, len - i, NULL)) == 0;
+    char *copy = malloc(len + 2 * bad + 1), *p = copy;
+    if (!copy) return NULL;
+    for (size_t i = 0; i < len; i += n ? n : 1) {
+        n = text_char(text + i, len - i, NULL);
+        memcpy(p, n ? text + i : replacement, n ? n : 3);
+        p += n ? n : 3;
+    }
+    *p = '\0';
+    if (bad) *mended = true;
+    return copy;
+}
+
+static bool is_space(unsigned c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r') || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
+           c == 0x205f || c == 0x3000;
+}
+
+bool text_is_blank(const char *text)
+{
+    unsigned c;
+    size_t n;
+    for (size_t left = strlen(text); left; text += n, left -= n) {
+        n = text_char(text, left, &c);
+        if (n == 0 || !is_space(c)) return false;
+    }
+    return true;
+}
+
+bool text_has_controls(const char *text)
+{
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if ((c < ' ' && c != '\t') || c == 0x7f) return true;
+    }
+    return false;
+}
+
+/* A byte-fallback piece may spell a line end, and one more line would shift all that follow. */
+void text_print_line(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        putchar(text[i] == '\n' || text[i] == '\r' || text[i] == '\0' ? ' ' : text[i]);
+    }
+    putchar('\n');
+}
+
+/* RFC 8259, section 7: quote, backslash and control characters are escaped. */
+void text_print_json(const char *text, size_t len)
+{
+    putchar('"');
+    for (size_t i = 0, n; i < len; i += n ? n : 1) {
+        unsigned c = 0;
+        n = text_char(text + i, len - i, &c);
+        if (n == 0 && text[i]) {
+            fputs(TEXT_REPLACEMENT, stdout);
+        } else if (c == '"' || c == '\\') {
+            printf("\\%c", (int)c);
+        } else if (c == '\t') {
+            fputs("\\t", stdout);
+        } else if (c < ' ' || c == 0x7f) {
+            printf("\\u%04x", c);
+        } else {
+            fwrite(text + i, 1, n, stdout);
+        }
+    }
+    putchar('"');
+}

@@ -1,0 +1,136 @@
+/*
+ * translator.c - a model at work; see translator.h.
+ */
+#include "cli/translator.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/text.h"
+
+void translator_init(struct translator *t)
+{
+    *t = (struct translator){.device = "cpu", .weights = "stored", .o = heed_translate_defaults()};
+}
+
+void translator_options(struct translator *t, struct option *out)
+{
+    struct heed_translate_options *o = &t->o;
+    const struct option option[TRANSLATOR_OPTIONS] = {
+        {"model", "DIR", "the directory of a trained model", .string = &t->dir, .required = true},
+        {"beam", "N", "hypotheses that live at once; 1: greedy", .integer = &o->beam, .min = 1,
+         .max = 64},
+        {"length-penalty", "X", "for longer translations; 0: none", .number = &o->length_penalty,
+         .max = 10},
+        {"min-length", "N", "tokens of a translation, at least", .integer = &o->min_length,
+         .max = 1e6},
+        {"no-repeat-ngram", "N", "no N tokens in a row twice; 0: any",
+         .integer = &o->no_repeat_ngram, .max = 1e6},
+        {"temperature", "T", "draw --beam translations instead of searching; 0: search",
+         .number = &o->temperature, .max = 100},
+        {"top-k", "N", "draw from the N likeliest tokens; 0: 256", .integer = &o->top_k,
+         .max = 256},
+        {"top-p", "P", "draw from tokens of this probability together; 0: all", .number = &o->top_p,
+         .max = 1},
+        {"seed", "N", "the same seed draws the same", .integer64 = &t->seed, .max = 1e15},
+        {"weights", NULL, "what the products read; smaller is faster", .string = &t->weights,
+         .choices = "stored|f32|bf16|int8"},
+        {"device", "DEVICE", "cpu, cuda:N, or ref (slow, the oracle)", .string = &t->device},
+        {"threads", "N", "0 means all cores", .integer = &t->threads, .max = 4096},
+        {"quiet", NULL, "print errors only", .flag = &t->quiet},
+    };
+    memcpy(out, option, sizeof option);
+}
+
+static enum heed_weights weights_named(const char *name)
+{
+    return !strcmp(name, "f32")    ? HEED_WEIGHTS_F32
+           : !strcmp(name, "bf16") ? HEED_WEIGHTS_BF16
+           : !strcmp(name, "int8") ? HEED_WEIGHTS_INT8
+                                   : HEED_WEIGHTS_AS_STORED;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int translator_open(struct translator *t)
+{
+    struct heed_error err = {0};
+    t->engine = heed_engine_open(t->device, t->threads, &err);
+    if (t->engine) t->model = heed_model_load(t->engine, t->dir, weights_named(t->weights), &err);
+    t->o.seed = (uint64_t)t->seed;
+    if (t->model) t->session = heed_session_open(t->model, &t->o, &err);
+    if (!t->session) return cli_failure("%s", err.text);
+    /* a person waits for a file to fill; lines on the screen speak for themselves */
+    t->progress = !t->quiet && isatty(STDERR_FILENO) && !isatty(STDOUT_FILENO);
+    t->start = now();
+    return CLI_DONE;
+}
+
+void translator_close(struct translator *t)
+{
+    heed_session_free(t->session);
+    heed_model_free(t->model);
+    heed_engine_free(t->engine);
+}
+
+double translator_seconds(const struct translator *t)
+{
+    return now() - t->start;
+}
+
+static void show_progress(const struct translator *t)
+{
+    char lines[CLI_NUMBER_MAX], speed[CLI_NUMBER_MAX], tokens[CLI_NUMBER_MAX];
+    double seconds = translator_seconds(t);
+    fprintf(stderr, "\r%s lines  %s lines/s  %s tokens/s\x1b[K", cli_count(lines, t->lines),
+            cli_count(speed, (int64_t)((double)t->lines / seconds)),
+            cli_count(tokens, (int64_t)((double)t->tokens / seconds)));
+}
+
+void translator_progress_end(struct translator *t)
+{
+    if (t->progress && t->lines) fputc('\n', stderr);
+    t->progress = false;
+}
+
+int translator_run(struct translator *t, const char *const *line, const char *const *given, int n,
+                   struct heed_result *out)
+{
+    const char *some[TRANSLATOR_BLOCK], *theirs[TRANSLATOR_BLOCK]; /* those that are not blank */
+    int nbest = t->o.nbest, m = 0;
+    for (int i = 0; i < n; i++) {
+        if (text_is_blank(line[i])) continue;
+        theirs[m] = given ? given[i] : NULL;
+        some[m++] = line[i];
+    }
+    struct heed_error err = {0};
+    const struct heed_result *result = NULL;
+    enum heed_status status = HEED_OK;
+    if (m && given) {
+        status = heed_rescore(t->session, some, theirs, m, &result, &err);
+    } else if (m) {
+        status = heed_translate(t->session, some, m, &result, &err);
+    }
+    if (status != HEED_OK) return cli_failure("%s", err.text);
+    for (int i = 0, k = 0; i < n; i++) {
+        struct heed_result *r = out + (size_t)i * nbest;
+        if (k < m && some[k] == line[i]) {
+            memcpy(r, result + (size_t)k++ * nbest, nbest * sizeof *r);
+        } else {
+            memset(r, 0, nbest * sizeof *r);
+            r->text = "";
+        }
+        t->tokens += r->tokens;
+    }
+    t->lines += n;
+    if (t->progress) show_progress(t);
+    return CLI_DONE;
+}

@@ -1,0 +1,54 @@
+/*
+ * translator.h - a model at work, as `heed translate` and `heed evaluate` use it: their common
+ * options, lines in, results out, how far it is.
+ *
+ * Call order: translator_init, translator_options, options_parse; translator_open,
+ * translator_run..., translator_progress_end, translator_close.
+ */
+#ifndef HEED_CLI_TRANSLATOR_H
+#define HEED_CLI_TRANSLATOR_H
+#include "cli/options.h"
+#include "heed.h"
+
+struct translator {
+    /* by the options */
+    const char *dir, *device, *weights;
+    struct heed_translate_options o;
+    int threads;
+    int64_t seed;
+    bool quiet;
+    /* while open */
+    struct heed_engine *engine;
+    struct heed_model *model;
+    struct heed_session *session;
+    bool progress; /* shown on stderr */
+    double start;
+    int64_t lines, tokens; /* so far; of the best translations */
+};
+
+enum {
+    TRANSLATOR_OPTIONS = 13,
+    TRANSLATOR_BLOCK = 2048 /* most lines of a call: the more to choose from, the faster */
+};
+
+/* The defaults. */
+void translator_init(struct translator *t);
+/* Entries of an option table that set t: TRANSLATOR_OPTIONS of them. */
+void translator_options(struct translator *t, struct option *out);
+
+/* These return an exit code, after a sentence where it is not CLI_DONE. The close accepts what was
+ * never opened. */
+int translator_open(struct translator *t);
+void translator_close(struct translator *t);
+
+/* Translates n lines, at most TRANSLATOR_BLOCK, into out[n * nbest] as heed_translate does; a
+ * blank line has one translation, an empty one. Where given is not NULL, its lines are scored as
+ * translations instead. The texts stay valid until the next call. */
+int translator_run(struct translator *t, const char *const *line, const char *const *given, int n,
+                   struct heed_result *out);
+/* Seconds since the model was loaded. */
+double translator_seconds(const struct translator *t);
+/* The line of progress stays as it is, and what follows goes below it. */
+void translator_progress_end(struct translator *t);
+
+#endif

@@ -1,0 +1,238 @@
+/*
+ * packed.c - packs weights, and shares a product with them out among threads; the arithmetic is in
+ * packed_kernels.c. See packed.h.
+ *
+ * Every thread prepares some of the rows, waits for the others, and multiplies all rows with panels
+ * of its own: columns of y have one owner.
+ */
+#include "ops/cpu/packed.h"
+
+#include <assert.h>
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "ops/bf16.h"
+#include "ops/quant.h"
+
+enum { LANES = PACKED_LANES, LINE = 4 * LANES };
+/* Lines of weights times rows below which starting threads costs more than it saves */
+enum { SMALL = 8192 };
+
+static int ceiling(int n, int size)
+{
+    return (n + size - 1) / size;
+}
+
+/* ---- weights ---- */
+
+/* Numbers of k in a group of 4 bytes */
+static int group_of(enum packed_kind kind)
+{
+    return kind == PACKED_F32 ? 1 : kind == PACKED_BF16 ? 2 : 4;
+}
+
+/* Bytes of a panel without what follows it, and with it */
+static size_t panel_body(enum packed_kind kind, int k)
+{
+    return (size_t)ceiling(k, group_of(kind)) * LINE;
+}
+static size_t panel_bytes(enum packed_kind kind, int k)
+{
+    return panel_body(kind, k) + (kind == PACKED_I8 ? 2 * LINE : 0);
+}
+
+size_t packed_bytes(enum packed_kind kind, int n, int k)
+{
+    return (size_t)ceiling(n, LANES) * panel_bytes(kind, k);
+}
+
+/* Where number i of a lane stands in its panel, of numbers in groups of `group` */
+static inline size_t at(int lane, int i, int group)
+{
+    return ((size_t)(i / group) * LANES + lane) * group + i % group;
+}
+
+/* What follows the body of an int8 panel */
+static float *panel_scales(const void *panel, int k)
+{
+    return (float *)((char *)panel + panel_body(PACKED_I8, k));
+}
+static int32_t *panel_sums(const void *panel, int k)
+{
+    return (int32_t *)(panel_scales(panel, k) + LANES);
+}
+
+/* A lane of a panel from a row of weights. */
+static void fill_f32(void *panel, int lane, const float *w, int k)
+{
+    for (int i = 0; i < k; i++) ((float *)panel)[at(lane, i, 1)] = w[i];
+}
+
+static void fill_bf16(void *panel, int lane, const float *w, int k)
+{
+    for (int i = 0; i < k; i++) ((uint16_t *)panel)[at(lane, i, 2)] = bf16_from_float(w[i]);
+}
+
+static void fill_i8(void *panel, int lane, const int8_t *w, float scale, int k)
+{
+    int32_t sum = 0;
+    for (int i = 0; i < k; i++) ((int8_t *)panel)[at(lane, i, 4)] = w[i], sum += w[i];
+    panel_scales(panel, k)[lane] = scale;
+    panel_sums(panel, k)[lane] = sum;
+}
+
+/* One row of stored weights as f32; the row itself where it is so already. */
+static const float *stored_row(float *to, struct stored from, int row, int k)
+{
+    size_t first = (size_t)row * k;
+    if (from.type == TYPE_F32) return (const float *)from.v + first;
+    for (int i = 0; i < k; i++)
+        to[i] = from.type == TYPE_BF16 ? bf16_to_float(((const uint16_t *)from.v)[first + i])
+                                       : from.scale[row] * ((const int8_t *)from.v)[first + i];
+    return to;
+}
+
+static void fill_row(enum packed_kind kind, void *panel, struct stored from, int row, int k)
+{
+    float wide[PACKED_K_MAX];
+    int8_t narrow[PACKED_K_MAX];
+    int lane = row % LANES;
+    if (kind == PACKED_I8 && from.type == TYPE_I8) {
+        fill_i8(panel, lane, (const int8_t *)from.v + (size_t)row * k, from.scale[row], k);
+        return;
+    }
+    const float *w = stored_row(wide, from, row, k);
+    if (kind == PACKED_I8)
+        fill_i8(panel, lane, narrow, quant_row(narrow, w, k), k);
+    else if (kind == PACKED_BF16)
+        fill_bf16(panel, lane, w, k);
+    else
+        fill_f32(panel, lane, w, k);
+}
+
+void packed_fill(enum packed_kind kind, void *panels, struct stored from, int n, int k, int threads)
+{
+    assert(k <= PACKED_K_MAX);
+    size_t size = panel_bytes(kind, k);
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int p = 0; p < ceiling(n, LANES); p++) {
+        void *panel = (char *)panels + p * size;
+        memset(panel, 0, size);
+        for (int row = p * LANES; row < n && row < (p + 1) * LANES; row++)
+            fill_row(kind, panel, from, row, k);
+    }
+}
+
+void packed_row(float *to, const struct packed_weights *w, int row)
+{
+    const void *panel = (const char *)w->panels + row / LANES * panel_bytes(w->kind, w->k);
+    int lane = row % LANES;
+    float scale = w->kind == PACKED_I8 ? panel_scales(panel, w->k)[lane] : 1;
+    for (int i = 0; i < w->k; i++) {
+        if (w->kind == PACKED_F32)
+            to[i] = ((const float *)panel)[at(lane, i, 1)];
+        else if (w->kind == PACKED_BF16)
+            to[i] = bf16_to_float(((const uint16_t *)panel)[at(lane, i, 2)]);
+        else
+            to[i] = scale * ((const int8_t *)panel)[at(lane, i, 4)];
+    }
+}
+
+/* ---- choice of kernels ---- */
+
+/* What this program was built with, best first. */
+static const struct isa {
+    const char *name;
+    const struct packed_kernel *kernel;
+} isas[] = {
+#if defined(__x86_64__)
+    {"dot", packed_dot},
+    {"avx512", packed_avx512},
+    {"avx2", packed_avx2},
+#endif
+    {"baseline", packed_baseline},
+};
+
+static bool isa_present(const char *name, enum packed_kind kind)
+{
+#if defined(__x86_64__)
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    if (!strcmp(name, "avx2")) return avx2;
+    if (!strcmp(name, "avx512")) return avx512;
+    if (!strcmp(name, "dot") && kind == PACKED_BF16)
+        return avx512 && __builtin_cpu_supports("avx512bf16");
+    if (!strcmp(name, "dot") && kind == PACKED_I8)
+        return avx512 && __builtin_cpu_supports("avx512vnni");
+#endif
+    (void)kind;
+    return !strcmp(name, "baseline");
+}
+
+void packed_open(struct packed_work *work, const char *isa)
+{
+    *work = (struct packed_work){0};
+    for (int kind = 0; kind < PACKED_KINDS; kind++) {
+        size_t i = 0;
+        while (isa && strcmp(isas[i].name, isa)) i++;
+        while (!isa_present(isas[i].name, kind)) i++;
+        work->kernel[kind] = isas[i].kernel + kind;
+    }
+}
+
+void packed_close(struct packed_work *work)
+{
+    free(work->rows);
+    *work = (struct packed_work){0};
+}
+
+/* ---- products ---- */
+
+static enum heed_status work_reserve(struct packed_work *work, size_t bytes, struct heed_error *err)
+{
+    if (bytes <= work->bytes) return HEED_OK;
+    char *rows = aligned_alloc(64, bytes);
+    if (!rows) return error_memory(err, bytes, "the rows of a product");
+    free(work->rows);
+    work->rows = rows;
+    work->bytes = bytes;
+    return HEED_OK;
+}
+
+enum heed_status packed_run(struct packed_work *work, float *y, int ldy, const float *x, int ldx,
+                            int m, const struct packed_weights *w, const float *bias, bool relu,
+                            int threads, struct heed_error *err)
+{
+    const struct packed_kernel *kernel = work->kernel[w->kind];
+    size_t pitch = PACKED_HEAD + (size_t)ceiling(w->k, LINE) * LINE * kernel->width;
+    enum heed_status status = work_reserve(work, (size_t)m * pitch, err);
+    if (status != HEED_OK || m == 0) return status;
+    int groups = ceiling(w->k, group_of(w->kind)), panels = ceiling(w->n, LANES);
+    const struct packed_task t = {
+        .y = y,
+        .ldy = (size_t)ldy,
+        .m = m,
+        .n = w->n,
+        .groups = groups,
+        .rows = work->rows,
+        .pitch = pitch,
+        .panels = w->panels,
+        .stride = panel_bytes(w->kind, w->k),
+        .bias = bias,
+        .relu = relu,
+    };
+    int team = (size_t)panels * groups * m < SMALL ? 1 : threads;
+#pragma omp parallel num_threads(team) if (team > 1)
+    {
+#pragma omp for schedule(static)
+        for (int r = 0; r < m; r++)
+            kernel->prepare(work->rows + r * pitch, x + (size_t)r * ldx, w->k);
+        long me = omp_get_thread_num(), all = omp_get_num_threads();
+        kernel->run(&t, (int)(panels * me / all), (int)(panels * (me + 1) / all));
+    }
+    return HEED_OK;
+}

@@ -1,0 +1,235 @@
+/*
+ * test_golden_beam.c - our search against a plain one: tests/golden/beam.py wrote the file.
+ *
+ * The same ids in the same order on each backend, all sentences at once or one at a time. The
+ * script computes in double, and no decision of its searches hangs on less than f32 can tell.
+ *
+ * Tolerances. Token log-probabilities and scores are within 1e-5; ref is 2e-6 off in the worst,
+ * cpu 6e-6. The sum of up to 64 of the former is within 1e-5 of its size where that is over 1; cpu
+ * is 1.3e-5 off in one of -42.
+ */
+#include <math.h>
+
+#include "decode/search.h"
+#include "golden.h"
+
+enum {
+    MAX_LENGTH = 64 /* as in the script */,
+    SOURCES_MAX = 16,
+    NBEST_MAX = 4,
+    SOURCE_TOKENS = 256
+};
+static const double tolerance = 1e-5;
+
+struct golden {
+    struct safetensors *file;
+    struct toy toy;
+    struct heed_ids src[SOURCES_MAX];
+    int32_t ids[SOURCE_TOKENS]; /* of every source, end to end */
+    int sources;
+};
+
+/* What the file says about one setup: of each source, output and token in turn. */
+struct want {
+    struct search_options o;
+    const float *count, *len, *score, *logp, *ids, *token_score;
+    size_t outputs, tokens;
+};
+
+/* ---- files ---- */
+
+static const float *numbers(const struct safetensors *file, const char *name, size_t *n)
+{
+    const struct tensor *t = golden_find(file, name);
+    *n = t->bytes / sizeof(float);
+    return t->data;
+}
+
+static const float *wanted(const struct golden *g, int setup, const char *what, size_t n)
+{
+    char name[64];
+    size_t found;
+    snprintf(name, sizeof name, "%d.%s", setup, what);
+    const float *v = numbers(g->file, name, &found);
+    if (found != n) fail_msg("%s has %zu values, expected %zu", name, found, n);
+    return v;
+}
+
+static size_t total(const float *v, size_t n)
+{
+    size_t sum = 0;
+    for (size_t i = 0; i < n; i++) sum += (size_t)v[i];
+    return sum;
+}
+
+static int setups(const struct golden *g)
+{
+    const struct tensor *t = golden_find(g->file, "options");
+    assert_true(t->dims == 2 && t->shape[0] > 0 && t->shape[1] == 4);
+    return (int)t->shape[0];
+}
+
+static void want_read(struct want *w, const struct golden *g, int setup)
+{
+    const float *o = (const float *)golden_find(g->file, "options")->data + 4 * setup;
+    w->o = (struct search_options){
+        .bos = TOY_BOS,
+        .longest = (int)o[2],
+        .beam = {.width = (int)o[0], .nbest = (int)o[1], .length_penalty = o[3], .eos = TOY_EOS}};
+    assert_true(w->o.beam.nbest <= NBEST_MAX);
+    w->count = wanted(g, setup, "count", g->sources);
+    w->outputs = total(w->count, g->sources);
+    w->len = wanted(g, setup, "len", w->outputs);
+    w->score = wanted(g, setup, "score", w->outputs);
+    w->logp = wanted(g, setup, "logp", w->outputs);
+    w->tokens = total(w->len, w->outputs);
+    w->ids = wanted(g, setup, "ids", w->tokens);
+    w->token_score = wanted(g, setup, "token_score", w->tokens);
+}
+
+static void sources_read(struct golden *g)
+{
+    size_t n, tokens, at = 0;
+    const float *len = numbers(g->file, "src_len", &n);
+    const float *ids = numbers(g->file, "src", &tokens);
+    assert_true(n > 0 && n <= SOURCES_MAX && tokens <= SOURCE_TOKENS);
+    assert_int_equal(total(len, n), tokens);
+    for (size_t i = 0; i < tokens; i++) g->ids[i] = (int32_t)ids[i];
+    for (size_t i = 0; i < n; i++) {
+        g->src[i] = (struct heed_ids){.v = g->ids + at, .n = (size_t)len[i]};
+        at += g->src[i].n;
+    }
+    g->sources = (int)n;
+}
+
+/* The parameters of model.py, but for those the script changed. */
+static void parameters_read(struct golden *g)
+{
+    struct parameters *p = g->toy.p;
+    struct parameter list[GOLDEN_TENSORS];
+    int tensors = parameters_list(p, list, GOLDEN_TENSORS), changed = 0;
+    struct safetensors *model = golden_file("tests/golden/model.safetensors");
+    float *flat = golden_gather(p, model, "");
+    for (int i = 0; i < tensors; i++) {
+        const struct tensor *t = safetensors_find(g->file, list[i].name);
+        if (!t) continue;
+        assert_int_equal(t->bytes, (size_t)list[i].rows * list[i].cols * sizeof *flat);
+        memcpy(flat + list[i].at, t->data, t->bytes);
+        changed++;
+    }
+    assert_int_equal(changed, 3);
+    golden_set(p, flat);
+    free(flat);
+    safetensors_free(model);
+}
+
+/* ---- comparison ---- */
+
+static void check_near(const char *what, const char *where, double found, double want,
+                       double within)
+{
+    if (!(fabs(found - want) <= within))
+        fail_msg("%s: %s is %.9g, expected %.9g within %g", where, what, found, want, within);
+}
+
+/* Output number `output`, whose tokens begin at `token`. */
+static void check_output(const struct translation *t, const struct want *w, size_t output,
+                         size_t token, const char *where)
+{
+    size_t len = (size_t)w->len[output];
+    bool ended = len && (int)w->ids[token + len - 1] == TOY_EOS;
+    if (t->ids.n + t->ended != len || t->ended != ended)
+        fail_msg("%s: has %zu tokens%s, expected %zu%s", where, t->ids.n + t->ended,
+                 t->ended ? "" : ", cut", len, ended ? "" : ", cut");
+    for (size_t i = 0; i < len; i++) {
+        if (i < t->ids.n && t->ids.v[i] != (int)w->ids[token + i])
+            fail_msg("%s: token %zu is %d, expected %d", where, i, t->ids.v[i],
+                     (int)w->ids[token + i]);
+        check_near("a token's log-probability", where, (double)t->token_score[i],
+                   (double)w->token_score[token + i], tolerance);
+    }
+    double logp = (double)w->logp[output];
+    check_near("log-probability", where, t->logp, logp, tolerance * fmax(1, fabs(logp)));
+    check_near("score", where, t->score, (double)w->score[output], tolerance);
+}
+
+/* A translation given whole, or half of it, must come back with the very scores it had. */
+static void check_given(struct search *search, const struct golden *g, const struct translation *t,
+                        int source, int nbest)
+{
+    struct heed_error err = {0};
+    struct translation out[NBEST_MAX] = {0};
+    int32_t ids[MAX_LENGTH + 1];
+    size_t n = t->ids.n;
+    if (!t->ended) return;
+    memcpy(ids, t->ids.v, n * sizeof *ids);
+    ids[n] = TOY_EOS;
+    struct heed_ids whole = {ids, n + 1, 0}, half = {ids, n / 2, 0};
+    if (search_run(search, &g->src[source], &whole, 1, out, &err)) fail_msg("%s", err.text);
+    assert_true(out[0].logp == t->logp && out[0].score == t->score && out[0].ids.n == n);
+    assert_memory_equal(out[0].token_score, t->token_score, (n + 1) * sizeof *t->token_score);
+    for (int i = 0; i < nbest; i++) translation_release(&out[i]);
+    if (search_run(search, &g->src[source], &half, 1, out, &err)) fail_msg("%s", err.text);
+    assert_true(out[0].ids.n >= n / 2);
+    assert_memory_equal(out[0].ids.v, ids, n / 2 * sizeof *ids);
+    assert_memory_equal(out[0].token_score, t->token_score, n / 2 * sizeof *t->token_score);
+    for (int i = 0; i < nbest; i++) translation_release(&out[i]);
+}
+
+/* together: all sources in one batch, or each in its own */
+static void check_search(struct golden *g, int setup, bool together)
+{
+    struct heed_error err = {0};
+    struct search *search = NULL;
+    struct translation out[SOURCES_MAX * NBEST_MAX] = {0};
+    struct want w;
+    want_read(&w, g, setup);
+    int width = w.o.beam.width, nbest = w.o.beam.nbest;
+    w.o.rows = together ? g->sources * width : width;
+    if (search_open(&search, g->toy.be, g->toy.p, &w.o, &err) ||
+        search_run(search, g->src, NULL, g->sources, out, &err))
+        fail_msg("%s", err.text);
+    size_t output = 0, token = 0;
+    for (int i = 0; i < g->sources * nbest; i++) {
+        int source = i / nbest, rank = i % nbest;
+        char where[96];
+        snprintf(where, sizeof where, "setup %d, beam %d, source %d, output %d of %d", setup, width,
+                 source, rank + 1, nbest);
+        bool expected = rank < (int)w.count[source];
+        if (!out[i].ids.v == expected)
+            fail_msg("%s: is %sthere, expected %sto be", where, expected ? "not " : "",
+                     expected ? "" : "not ");
+        if (!expected) continue;
+        check_output(&out[i], &w, output, token, where);
+        check_given(search, g, &out[i], source, nbest);
+        token += (size_t)w.len[output++];
+    }
+    for (int i = 0; i < g->sources * nbest; i++) translation_release(&out[i]);
+    search_free(search);
+}
+
+static void test_search(void **state)
+{
+    struct golden g = {0};
+    struct heed_config c = golden_config;
+    c.max_length = MAX_LENGTH;
+    g.file = golden_file("tests/golden/beam.safetensors");
+    toy_open(&g.toy, *state, &c, precision_f32, false);
+    parameters_read(&g);
+    sources_read(&g);
+    for (int i = 0; i < setups(&g); i++) {
+        check_search(&g, i, true);
+        check_search(&g, i, false);
+    }
+    toy_close(&g.toy);
+    safetensors_free(g.file);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        {"ref: test_search", test_search, NULL, NULL, "ref"},
+        {"cpu: test_search", test_search, NULL, NULL, "cpu"},
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,188 @@
+/*
+ * test_session.c - sessions through heed.h: two threads with one model, texts with nothing in them,
+ * fewer translations than wanted, texts longer than the model takes.
+ */
+#include "text_files.h"
+
+#include <pthread.h>
+
+#include "heed.h"
+
+enum { TEXTS = 60, ROUNDS = 4, NBEST = 3 };
+
+static struct heed_engine *engine;
+static struct heed_model *model;
+static char source[TEXTS][64];
+static const char *text[TEXTS];
+
+static void must(enum heed_status status, const struct heed_error *err)
+{
+    if (status) fail_msg("%s", err->text);
+}
+
+/* A small model that has seen a little of: read out a number, digit by digit. */
+static int setup(void **state)
+{
+    if (folder_make(state)) return -1;
+    char *pairs = NULL;
+    size_t n;
+    FILE *f = open_memstream(&pairs, &n);
+    for (int i = 0; i < 400; i++)
+        fprintf(f, "Number %d comes. It goes.\tDie Zahl %d kommt. Sie geht.\n", i * 7, i * 7);
+    fclose(f);
+    const char *path = put_text("pairs", pairs);
+    free(pairs);
+    struct heed_error err = {0};
+    struct heed_tokenizer_options vocab = {.vocab_size = 300};
+    must(heed_tokenizer_train(&path, 1, &vocab, at("vocab"), &err), &err);
+    struct heed_train_options o = heed_train_defaults();
+    o.train = (struct heed_corpus){.src = &path, .n = 1};
+    o.vocab = at("vocab");
+    o.out = at("model");
+    must(heed_config_preset(&o.config, "tiny", &err), &err);
+    o.config.d_model = o.config.d_ff = 32;
+    o.config.heads = 2;
+    o.config.encoder_layers = o.config.decoder_layers = 1;
+    o.config.max_length = 40;
+    o.batch_tokens = 512;
+    o.steps = 60;
+    o.warmup = 20;
+    o.peak_lr = 0.005f;
+    engine = heed_engine_open("cpu", 2, &err);
+    struct heed_trainer *t = engine ? heed_trainer_open(engine, &o, &err) : NULL;
+    must(t ? heed_trainer_run(t, &err) : HEED_EIO, &err);
+    heed_trainer_free(t);
+    model = heed_model_load(engine, o.out, HEED_WEIGHTS_AS_STORED, &err);
+    must(model ? HEED_OK : err.status, &err);
+    for (int i = 0; i < TEXTS; i++) {
+        snprintf(source[i], sizeof source[i], "Number %d comes. It goes%s", i * i * 5,
+                 i % 3 ? "." : " and goes and goes.");
+        text[i] = source[i];
+    }
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    heed_model_free(model);
+    heed_engine_free(engine);
+    return folder_remove(state);
+}
+
+static struct heed_session *open_session(void)
+{
+    struct heed_error err = {0};
+    struct heed_translate_options o = heed_translate_defaults();
+    o.nbest = NBEST;
+    struct heed_session *s = heed_session_open(model, &o, &err);
+    must(s ? HEED_OK : err.status, &err);
+    return s;
+}
+
+/* ---- two threads ---- */
+
+struct worker {
+    pthread_t thread;
+    struct heed_session *s;
+    const struct heed_result *want;
+    int step; /* texts of a call */
+    int wrong;
+};
+
+/* No assertions here: cmocka's jump out of the main thread only. */
+static void *work(void *arg)
+{
+    struct worker *w = arg;
+    for (int round = 0; round < ROUNDS; round++)
+        for (int i = 0; i < TEXTS; i += w->step) {
+            const struct heed_result *out = NULL;
+            int n = TEXTS - i < w->step ? TEXTS - i : w->step;
+            if (heed_translate(w->s, text + i, n, &out, NULL)) return w->wrong++, NULL;
+            for (int k = 0; k < n * NBEST; k++) {
+                const struct heed_result *a = &out[k], *b = &w->want[i * NBEST + k];
+                w->wrong += !a->text != !b->text || a->score != b->score || a->logp != b->logp ||
+                            (a->text && strcmp(a->text, b->text) != 0);
+            }
+        }
+    return NULL;
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    struct heed_error err = {0};
+    struct heed_session *alone = open_session();
+    const struct heed_result *want = NULL;
+    must(heed_translate(alone, text, TEXTS, &want, &err), &err);
+    struct worker w[2] = {{.step = 7}, {.step = TEXTS}};
+    for (int i = 0; i < 2; i++) {
+        w[i].s = open_session();
+        w[i].want = want;
+    }
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&w[i].thread, NULL, work, &w[i]), 0);
+    for (int i = 0; i < 2; i++) pthread_join(w[i].thread, NULL);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(w[i].wrong, 0);
+        heed_session_free(w[i].s);
+    }
+    heed_session_free(alone);
+}
+
+/* ---- odd texts ---- */
+
+static void test_nothing(void **state)
+{
+    (void)state;
+    struct heed_error err = {0};
+    struct heed_session *s = open_session();
+    const struct heed_result *out = NULL;
+    must(heed_translate(s, NULL, 0, &out, &err), &err);
+    must(heed_translate(s, (const char *[]){"", text[1], ""}, 3, &out, &err), &err);
+    assert_string_equal(out[0].text, "");
+    assert_int_equal(out[0].tokens, 0);
+    assert_null(out[1].text);
+    assert_non_null(out[NBEST].text);
+    assert_true(out[NBEST].tokens > 1);
+    assert_string_equal(out[2 * NBEST].text, "");
+    heed_session_free(s);
+}
+
+/* A long text is its sentences, with the white space between them; the scores are sums. */
+static void test_long_text(void **state)
+{
+    (void)state;
+    struct heed_error err = {0};
+    struct heed_session *s = open_session();
+    const char *one[] = {"Number 123 comes to me.", "Number 4567 goes with me.",
+                         "Number 89 comes and goes."};
+    char whole[4096] = "", want[4096] = "";
+    const struct heed_result *out = NULL;
+    must(heed_translate(s, one, 3, &out, &err), &err);
+    float score = 0;
+    for (int i = 0; i < 12; i++) {
+        const char *gap = i == 0 ? "" : i == 5 ? "  " : " ";
+        strcat(strcat(whole, gap), one[i % 3]);
+        strcat(strcat(want, gap), out[i % 3 * NBEST].text);
+        score += out[i % 3 * NBEST].score;
+    }
+    must(heed_translate(s, (const char *[]){whole}, 1, &out, &err), &err);
+    assert_string_equal(out[0].text, want);
+    assert_true(out[0].score == score);
+    /* one sentence, longer than the model takes: cut */
+    memset(whole, 'x', 2000);
+    whole[2000] = '\0';
+    must(heed_translate(s, (const char *[]){whole}, 1, &out, &err), &err);
+    assert_non_null(out[0].text);
+    heed_session_free(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_long_text),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

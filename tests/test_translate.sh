@@ -1,0 +1,129 @@
+#!/bin/bash
+# test_translate.sh - a translation depends on its line and nothing else: not on the lines around
+# it, on their order or on the threads, to the last bit of the scores, in every kind of weights. And
+# whatever bytes come in, as many lines go out.
+#
+# usage: test_translate.sh PROGRAM
+set -eu
+heed=${1:?usage: test_translate.sh PROGRAM}
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failures=0
+
+fail() {
+    echo "$*"
+    failures=$((failures + 1))
+}
+
+awk -v train="$dir/train.tsv" -v test="$dir/test" 'BEGIN {
+    srand(5)
+    while (lines < 3200) {
+        n = 2 + int(rand() * 9)
+        s = r = ""
+        for (i = 0; i < n; i++) {
+            c = substr("abcdefghijkl", 1 + int(rand() * 12), 1)
+            s = s (i ? " " : "") c
+            r = c (i ? " " : "") r
+        }
+        if (seen[s]++) continue
+        if (lines++ < 3000) print s "\t" r > train
+        else print s > test
+    }
+}'
+"$heed" vocab --size 280 --quiet --out "$dir/vocab" "$dir/train.tsv"
+"$heed" train --pairs "$dir/train.tsv" --vocab "$dir/vocab" --preset tiny --d-model 32 --d-ff 64 \
+    --heads 2 --encoder-layers 1 --decoder-layers 1 --batch-tokens 512 --steps 200 --warmup 50 \
+    --lr 0.003 --seed 1 --quiet --out "$dir/model"
+translate() {
+    "$heed" translate --model "$dir/model" --quiet "$@"
+}
+# the scores of every translation, without the number of the line
+unnumbered() {
+    sed 's/^{"line": [0-9]*, //'
+}
+
+# ---- lines do not meet ----
+
+# the numbers of the lines in another order, always the same
+awk '{ print (NR * 7919) % 211, NR }' "$dir/test" | sort -n | cut -d ' ' -f 2 >"$dir/order"
+awk 'NR == FNR { line[NR] = $0; next } { print line[$1] }' "$dir/test" "$dir/order" >"$dir/mixed"
+mkfifo "$dir/to" "$dir/from"
+for weights in f32 bf16 int8; do
+    for beam in 1 4; do
+        options="--json --weights $weights --beam $beam --nbest $beam"
+        what="$weights, beam $beam"
+        translate $options --threads 2 <"$dir/test" | unnumbered >"$dir/whole"
+        [ "$(wc -l <"$dir/whole")" = 200 ] || fail "$what: $(wc -l <"$dir/whole") lines for 200"
+        translate $options --threads 1 <"$dir/test" | unnumbered | cmp - "$dir/whole" ||
+            fail "$what: one thread and two differ"
+        translate $options --threads 2 <"$dir/mixed" | unnumbered | paste "$dir/order" - |
+            sort -n | cut -f 2 | cmp - "$dir/whole" || fail "$what: the order of the lines matters"
+        # each line is answered before the next is sent, so that none has company
+        translate $options --threads 1 --interactive <"$dir/to" >"$dir/from" &
+        exec 3>"$dir/to" 4<"$dir/from"
+        while IFS= read -r line; do
+            echo "$line" >&3
+            IFS= read -t 60 -r answer <&4 || break
+            echo "$answer"
+        done <"$dir/test" >"$dir/alone"
+        exec 3>&- 4<&-
+        wait $! || fail "$what: --interactive failed"
+        unnumbered <"$dir/alone" | cmp - "$dir/whole" || fail "$what: alone it differs"
+    done
+done
+translate <"$dir/test" >"$dir/plain"
+translate --json <"$dir/test" | sed 's/.*"text": "\([^"]*\)".*/\1/' | cmp - "$dir/plain" ||
+    fail "plain and JSON differ"
+translate "$(head -n 1 "$dir/test")" | cmp - <(head -n 1 "$dir/plain") || fail "TEXT differs"
+
+# ---- n best: always as many lines, best first ----
+
+{ head -n 3 "$dir/test"; printf '\n \t\343\200\200 \n'; } >"$dir/few"
+translate --nbest 3 <"$dir/few" >"$dir/out"
+[ "$(wc -l <"$dir/out")" = 15 ] || fail "--nbest 3: $(wc -l <"$dir/out") lines for 15"
+[ -z "$(tail -n 6 "$dir/out" | tr -d '\n')" ] || fail "blank lines do not stay empty"
+awk 'NR % 3 == 1' "$dir/out" | head -n 3 | cmp - <(head -n 3 "$dir/plain") || fail "not best first"
+
+# ---- evaluate is translate and score ----
+
+"$heed" score --ref "$dir/test" <"$dir/plain" >"$dir/want"
+"$heed" evaluate --quiet --model "$dir/model" --src "$dir/test" --ref "$dir/test" >"$dir/out"
+head -n 2 "$dir/out" | cmp - "$dir/want" || fail "evaluate differs from translate and score"
+grep -Eq '^200 sentences  [0-9.]+ seconds  [0-9,]+ output tokens/s$' "$dir/out" ||
+    fail "evaluate: no line with its speed"
+
+# ---- whatever comes in ----
+
+LC_ALL=C awk 'BEGIN {
+    srand(9)
+    for (i = 0; i < 5000; i++) {
+        n = int(rand() * 12)
+        for (k = 0; k < n; k++) {
+            c = int(rand() * 256)
+            printf "%c", c == 10 ? 32 : c
+        }
+        printf "\n"
+    }
+}' >"$dir/bytes"
+"$heed" translate --model "$dir/model" --beam 1 <"$dir/bytes" >"$dir/out" 2>"$dir/err" ||
+    fail "random bytes: failed: $(cat "$dir/err")"
+[ "$(wc -l <"$dir/out")" = 5000 ] || fail "random bytes: $(wc -l <"$dir/out") lines for 5000"
+grep -Eq '^[0-9,]+ lines with invalid UTF-8 were mended' "$dir/err" || fail "nothing was mended"
+printf 'a \377\nb\n\001c\n' | "$heed" translate --model "$dir/model" >"$dir/out" 2>"$dir/err"
+[ "$(cat "$dir/err")" = '1 line with invalid UTF-8 was mended; 1 line with control characters' ] ||
+    fail "odd text is reported as: $(cat "$dir/err")"
+translate --json $'"\\\t\x01\xff' >"$dir/out"
+grep -qF '"source": "\"\\\t\u0001'$'\xef\xbf\xbd''"' "$dir/out" || fail "JSON: $(cat "$dir/out")"
+
+# 200,000 characters: with sentences, and with none
+for unit in 'a b c d e f g h i. ' 'a b c d e f g h i '; do
+    awk -v unit="$unit" 'BEGIN { while (n < 200000) { printf "%s", unit; n += length(unit) }
+        print "" }' >"$dir/long"
+    # a sanitizer reserves more than there is
+    (nm "$heed" | grep -q __asan_init || nm "$heed" | grep -q __tsan_init || ulimit -v 2000000
+        translate --beam 1 --threads 2 <"$dir/long") >"$dir/out" || fail "a long line failed"
+    [ "$(wc -l <"$dir/out")" = 1 ] || fail "a long line: $(wc -l <"$dir/out") lines for 1"
+done
+
+[ "$failures" = 0 ] && echo "lines do not meet"
+exit "$((failures > 0))"
