@@ -18,8 +18,6 @@
 #include "ops/quant.h"
 
 enum { LANES = PACKED_LANES, LINE = 4 * LANES };
-/* Lines of weights times rows below which starting threads costs more than it saves */
-enum { SMALL = 8192 };
 
 static int ceiling(int n, int size)
 {
@@ -203,35 +201,51 @@ static enum heed_status work_reserve(struct packed_work *work, size_t bytes, str
     return HEED_OK;
 }
 
+/* Starting threads costs more than it saves below this: cycles, one for a line of weights and a
+ * row, and MEMORY for bringing the line. */
+enum { SMALL = 8192, MEMORY = 6 };
+
+static int team_of(const struct packed_task *t, int panels, int threads)
+{
+    return (size_t)panels * t->groups * (t->m + MEMORY) < SMALL ? 1 : threads;
+}
+
+/* Up to this many rows each thread prepares all of them for itself: that is faster than to wait for
+ * the others. */
+enum { FEW = 8 };
+
 enum heed_status packed_run(struct packed_work *work, float *y, int ldy, const float *x, int ldx,
                             int m, const struct packed_weights *w, const float *bias, bool relu,
                             int threads, struct heed_error *err)
 {
     const struct packed_kernel *kernel = work->kernel[w->kind];
+    int panels = ceiling(w->n, LANES);
     size_t pitch = PACKED_HEAD + (size_t)ceiling(w->k, LINE) * LINE * kernel->width;
-    enum heed_status status = work_reserve(work, (size_t)m * pitch, err);
-    if (status != HEED_OK || m == 0) return status;
-    int groups = ceiling(w->k, group_of(w->kind)), panels = ceiling(w->n, LANES);
-    const struct packed_task t = {
+    struct packed_task t = {
         .y = y,
         .ldy = (size_t)ldy,
         .m = m,
         .n = w->n,
-        .groups = groups,
-        .rows = work->rows,
+        .groups = ceiling(w->k, group_of(w->kind)),
         .pitch = pitch,
         .panels = w->panels,
         .stride = panel_bytes(w->kind, w->k),
         .bias = bias,
         .relu = relu,
     };
-    int team = (size_t)panels * groups * m < SMALL ? 1 : threads;
-#pragma omp parallel num_threads(team) if (team > 1)
+    int team = team_of(&t, panels, threads), copies = m <= FEW ? team : 1;
+    enum heed_status status = work_reserve(work, copies * m * pitch, err);
+    if (status != HEED_OK || m == 0) return status;
+#pragma omp parallel num_threads(team) if (team > 1) firstprivate(t)
     {
-#pragma omp for schedule(static)
-        for (int r = 0; r < m; r++)
-            kernel->prepare(work->rows + r * pitch, x + (size_t)r * ldx, w->k);
         long me = omp_get_thread_num(), all = omp_get_num_threads();
+        char *rows = work->rows + (copies > 1 ? me * m * pitch : 0);
+        long first = copies > 1 ? 0 : m * me / all, last = copies > 1 ? m : m * (me + 1) / all;
+        for (long r = first; r < last; r++) kernel->prepare(rows + r * pitch, x + r * ldx, w->k);
+        if (copies == 1) {
+#pragma omp barrier
+        }
+        t.rows = rows;
         kernel->run(&t, (int)(panels * me / all), (int)(panels * (me + 1) / all));
     }
     return HEED_OK;

@@ -2,21 +2,20 @@
  * packed_kernels.c - what one thread does in a product with packed weights: prepares rows of x, and
  * multiplies them with panels. Compiled once per ISA; see packed.h.
  *
- * Every kind of number is multiplied in the same way: a lane of a panel holds 4 bytes of one row of
+ * Every kind of number is multiplied in the same way. A lane of a panel holds 4 bytes of one row of
  * w, a group; the matching numbers of a row of x are given to all lanes, and `dot` adds the
- * products to the lane's sum. A tile of several rows and panels stays in registers over the whole
- * of k. Which tile a row falls into changes nothing in its own chain of sums, so its bits are its
- * own.
+ * products to the lane's sum. The sums of a tile, some rows and one panel, stay in registers over
+ * the whole of k. Which tile a row falls into changes nothing in its own chains of sums, so its
+ * bits are its own.
  */
-#include <assert.h>
-
 #include "ops/cpu/packed.h"
 #include "ops/cpu/vec.h"
 #include "ops/quant.h"
 
 enum { LANES = PACKED_LANES, VECS = LANES / W, LINE = 4 * LANES };
-/* Tiles: sums take 24 of 32 registers, 12 of 16, 8 of 16. */
-enum { ROWS = W == 16 ? 12 : W == 8 ? 6 : 2, PANELS = W == 16 ? 2 : 1 };
+/* Rows of a tile. Eight chains of sums are enough to keep a processor busy; with fewer registers
+ * there is room for 12 and 8 vectors of them. */
+enum { ROWS = W == 16 ? 8 : W == 8 ? 6 : 2 };
 /* Prepared rows that go past all panels together: they stay in the second-level cache. */
 enum { BLOCK_BYTES = 256 << 10 };
 
@@ -28,10 +27,11 @@ INLINE int int_min(int a, int b)
     return a < b ? a : b;
 }
 
-INLINE vi vi_load(const void *p)
+/* The i-th vector at p */
+INLINE vi vi_load(const char *p, int i)
 {
     vi r;
-    memcpy(&r, p, sizeof r);
+    memcpy(&r, p + i * sizeof r, sizeof r);
     return r;
 }
 INLINE vi vi_all(int32_t x)
@@ -102,130 +102,105 @@ INLINE vi dot(vi sum, vi w, const char *x, const enum how how)
     }
 }
 
-/* The place of a tile: R rows from row on, N panels from panel on. */
-struct place {
-    int row, rows, panel, panels;
+/* A tile: `rows` rows from row on, and a panel. */
+struct tile {
+    int row, rows, panel;
 };
 
-/* sum [R][N*VECS]. While it reads its panels it fetches those of the next tile. Where there are
- * fewer than N, the first stands in for the others. */
-INLINE void tile_sums(vi *sum, const struct packed_task *t, struct place at, const enum how how,
-                      const int R, const int N)
+/* One line of the next panel, while this one is being read. A single row reads so fast that the
+ * processor's own prefetching does better alone. */
+INLINE void expect(const char *line, const struct packed_task *t, const int R)
 {
-    vi acc[ROWS][PANELS * VECS];
-    const char *w = t->panels + at.panel * t->stride, *x = t->rows + at.row * t->pitch;
-    size_t other = at.panels == N ? t->stride : 0, ahead = (size_t)N * t->stride;
-    x += PACKED_HEAD;
-#pragma GCC unroll 12
+    if (R > 1) __builtin_prefetch(line + t->stride, 0, 2);
+}
+
+/* sum [R][VECS] */
+INLINE void multiply(vi *sum, const struct packed_task *t, struct tile at, const enum how how,
+                     const int R)
+{
+    const char *x = t->rows + at.row * t->pitch + PACKED_HEAD;
+    const char *w = t->panels + at.panel * t->stride, *end = w + (size_t)t->groups * LINE;
+    vi acc[ROWS][VECS];
+#pragma GCC unroll 8
     for (int r = 0; r < R; r++)
+#pragma GCC unroll 4
+        for (int v = 0; v < VECS; v++)
+            acc[r][v] = how == I8_DOT ? vi_load(end + LINE, v) * -128 : (vi){0};
+    for (int i = 0; i < 2 && (how == I8 || how == I8_DOT); i++) expect(end + i * LINE, t, R);
+    for (; w < end; w += LINE, x += step(how)) {
+        expect(w, t, R);
 #pragma GCC unroll 8
-        for (int v = 0; v < N * VECS; v++) acc[r][v] = (vi){0};
-    for (int g = 0; g < t->groups; g++, w += LINE, x += step(how)) {
-        vi b[PANELS * VECS];
-#pragma GCC unroll 8
-        for (int v = 0; v < N * VECS; v++)
-            b[v] = vi_load(w + v / VECS * other + v % VECS * sizeof(vi));
-#pragma GCC unroll 8
-        for (int p = 0; p < N; p++) __builtin_prefetch(w + ahead + p * other, 0, 2);
-#pragma GCC unroll 12
         for (int r = 0; r < R; r++)
-#pragma GCC unroll 8
-            for (int v = 0; v < N * VECS; v++)
-                acc[r][v] = dot(acc[r][v], b[v], x + r * t->pitch, how);
+#pragma GCC unroll 4
+            for (int v = 0; v < VECS; v++)
+                acc[r][v] = dot(acc[r][v], vi_load(w, v), x + r * t->pitch, how);
     }
-#pragma GCC unroll 12
+#pragma GCC unroll 8
     for (int r = 0; r < R; r++)
-#pragma GCC unroll 8
-        for (int v = 0; v < N * VECS; v++) sum[r * N * VECS + v] = acc[r][v];
+#pragma GCC unroll 4
+        for (int v = 0; v < VECS; v++) sum[r * VECS + v] = acc[r][v];
 }
 
-/* W sums from column c on become numbers of y. */
-INLINE void finish(const struct packed_task *t, int row, int c, vi sum, const enum how how)
+/* The number of rows as a constant */
+INLINE void multiply_rows(vi *sum, const struct packed_task *t, struct tile at, const enum how how)
 {
-    int n = int_min(W, t->n - c), lane = c % LANES;
-    vf s = (vf)sum;
-    if (n <= 0) return;
-    if (how == I8 || how == I8_DOT) {
-        const char *end = t->panels + c / LANES * t->stride + (size_t)t->groups * LINE;
-        if (how == I8_DOT) sum -= vi_load(end + LINE + 4 * lane) * 128;
-        float scale;
-        memcpy(&scale, t->rows + row * t->pitch, sizeof scale);
-        s = __builtin_convertvector(sum, vf) * (vf_load(end, lane, TYPE_F32) * scale);
-    }
-    if (t->bias) s += vf_load_part(t->bias, c, n, 0, TYPE_F32);
-    if (t->relu) s = vf_max((vf){0}, s);
-    vf_store_part(t->y + row * t->ldy, c, n, s, TYPE_F32);
+    if (at.rows == 1)
+        multiply(sum, t, at, how, 1);
+    else if (at.rows == 2)
+        multiply(sum, t, at, how, 2);
+    else if (ROWS >= 3 && at.rows == 3)
+        multiply(sum, t, at, how, 3);
+    else if (ROWS >= 4 && at.rows == 4)
+        multiply(sum, t, at, how, 4);
+    else if (ROWS >= 5 && at.rows == 5)
+        multiply(sum, t, at, how, 5);
+    else if (ROWS >= 6 && at.rows == 6)
+        multiply(sum, t, at, how, 6);
+    else if (ROWS >= 7 && at.rows == 7)
+        multiply(sum, t, at, how, 7);
+    else
+        multiply(sum, t, at, how, ROWS);
 }
 
-INLINE void tile(const struct packed_task *t, struct place at, const enum how how)
+/* The sums become numbers of y. */
+INLINE void finish(const struct packed_task *t, struct tile at, const vi *sum, const enum how how)
 {
-    vi sum[ROWS * PANELS * VECS];
-    for (int r = 0; r < at.rows; r++)
-        for (int p = 0; p < at.panels; p++)
-            __builtin_prefetch(t->y + (at.row + r) * t->ldy + (at.panel + p) * LANES, 1, 3);
-    switch (at.rows) {
-    case 1:
-        tile_sums(sum, t, at, how, 1, PANELS);
-        break;
-    case 2:
-        tile_sums(sum, t, at, how, 2, PANELS);
-        break;
-#if W > 4
-    case 3:
-        tile_sums(sum, t, at, how, 3, PANELS);
-        break;
-    case 4:
-        tile_sums(sum, t, at, how, 4, PANELS);
-        break;
-    case 5:
-        tile_sums(sum, t, at, how, 5, PANELS);
-        break;
-    case 6:
-        tile_sums(sum, t, at, how, 6, PANELS);
-        break;
-#endif
-#if W > 8
-    case 7:
-        tile_sums(sum, t, at, how, 7, PANELS);
-        break;
-    case 8:
-        tile_sums(sum, t, at, how, 8, PANELS);
-        break;
-    case 9:
-        tile_sums(sum, t, at, how, 9, PANELS);
-        break;
-    case 10:
-        tile_sums(sum, t, at, how, 10, PANELS);
-        break;
-    case 11:
-        tile_sums(sum, t, at, how, 11, PANELS);
-        break;
-    case 12:
-        tile_sums(sum, t, at, how, 12, PANELS);
-        break;
-#endif
-    default:
-        assert(!"rows of a tile");
+    const bool i8 = how == I8 || how == I8_DOT;
+    const char *scales = t->panels + at.panel * t->stride + (size_t)t->groups * LINE;
+    for (int v = 0; v < VECS; v++) {
+        int c = at.panel * LANES + v * W, n = int_min(W, t->n - c);
+        if (n <= 0) break;
+        vf bias = t->bias ? vf_load_part(t->bias, c, n, 0, TYPE_F32) : (vf){0};
+        vf scale = i8 ? vf_load(scales, v * W, TYPE_F32) : (vf){0};
+        for (int r = 0; r < at.rows; r++) {
+            vf s = (vf)sum[r * VECS + v];
+            if (i8) {
+                float scale_x;
+                memcpy(&scale_x, t->rows + (at.row + r) * t->pitch, sizeof scale_x);
+                s = __builtin_convertvector((vi)s, vf) * (scale * scale_x);
+            }
+            s += bias;
+            if (t->relu) s = vf_max((vf){0}, s);
+            vf_store_part(t->y + (at.row + r) * t->ldy, c, n, s, TYPE_F32);
+        }
     }
-    for (int r = 0; r < at.rows; r++)
-        for (int v = 0; v < at.panels * VECS; v++)
-            finish(t, at.row + r, at.panel * LANES + v * W, sum[r * PANELS * VECS + v], how);
 }
 
-/* Rows in blocks; past each panel in tiles of nearly the same height. */
+/* Rows in blocks; a block goes past a panel in tiles of nearly the same height. */
 INLINE void run(const struct packed_task *t, int first, int last, const enum how how)
 {
-    int most = (int)(BLOCK_BYTES / t->pitch) / ROWS * ROWS;
-    most = most > ROWS ? most : ROWS;
-    for (int row = 0; row < t->m; row += most) {
-        int rows = int_min(most, t->m - row), tiles = (rows + ROWS - 1) / ROWS;
+    int block = (int)(BLOCK_BYTES / t->pitch);
+    block = block > ROWS ? block / ROWS * ROWS : ROWS;
+    for (int row = 0; row < t->m; row += block) {
+        int rows = int_min(block, t->m - row), tiles = (rows + ROWS - 1) / ROWS;
         int height = (rows + tiles - 1) / tiles;
-        for (int p = first; p < last; p += PANELS)
-            for (int r = 0; r < rows; r += height)
-                tile(t,
-                     (struct place){row + r, int_min(height, rows - r), p,
-                                    int_min(PANELS, last - p)},
-                     how);
+        for (int panel = first; panel < last; panel++)
+            for (int r = 0; r < rows; r += height) {
+                struct tile at = {row + r, int_min(height, rows - r), panel};
+                vi sum[ROWS * VECS];
+                multiply_rows(sum, t, at, how);
+                finish(t, at, sum, how);
+            }
     }
 }
 
@@ -277,14 +252,26 @@ INLINE vi vi_round(vf x)
 #endif
 }
 
+INLINE vi vi_max(vi a, vi b)
+{
+#if W == 16
+    return (vi)_mm512_max_epi32((__m512i)a, (__m512i)b);
+#elif W == 8
+    return (vi)_mm256_max_epi32((__m256i)a, (__m256i)b);
+#else
+    vi more = a > b;
+    return (a & more) | (b & ~more);
+#endif
+}
+
 /* The largest magnitude. Compared as integers, where a NaN is larger than every number; so it comes
  * out and makes all of y a NaN. */
 INLINE float magnitude(const float *x, int k)
 {
     vi top = {0};
     for (int i = 0; i < k; i += W) {
-        vi a = (vi)(vu_bits(load(x, i, k)) & 0x7fffffff), more = a > top;
-        top = (a & more) | (top & ~more);
+        vi a = (vi)(vu_bits(load(x, i, k)) & 0x7fffffff);
+        top = vi_max(top, a);
     }
     int32_t lane[W], most = 0;
     memcpy(lane, &top, sizeof lane);
