@@ -117,12 +117,12 @@ static enum heed_status host_open(struct search *s, struct heed_error *err)
 static enum heed_status cache_open(struct search *s, struct heed_error *err)
 {
     const struct heed_config *c = &s->p->config;
-    size_t layer = (size_t)s->cached * 2 * c->d_model * type_size(s->p->precision.act);
+    size_t layer = (size_t)s->cached * 2 * c->d_model * type_size(s->p->precision.keys);
     struct backend *be = s->be;
     enum heed_status status = be->op->alloc(be, &s->cache_block, layer * c->decoder_layers, err);
     for (int l = 0; l < c->decoder_layers && !status; l++)
         s->cache.layer[l] = mat_make((char *)s->cache_block + l * layer, s->cached, 2 * c->d_model,
-                                     s->p->precision.act);
+                                     s->p->precision.keys);
     return status;
 }
 

@@ -22,9 +22,17 @@ static int layer_site(const struct run *r, int layer)
 
 void decoder_memory(struct run *r)
 {
-    for (int l = 0; l < r->p->config.decoder_layers; l++)
-        r->be->op->linear(r->be, mat_rows(r->decoder[l].cross.kv, 0, r->memory.rows), r->memory,
+    int rows = r->memory.rows;
+    bool narrow = r->p->precision.keys != r->p->precision.act;
+    /* the encoder is done with what it projected last */
+    struct mat wide =
+        mat_cols(mat_rows(r->encoder[0].self.qkv, 0, rows), 0, 2 * r->p->config.d_model);
+    for (int l = 0; l < r->p->config.decoder_layers; l++) {
+        struct mat kv = mat_rows(r->decoder[l].cross.kv, 0, rows);
+        r->be->op->linear(r->be, narrow ? wide : kv, r->memory,
                           mat_stack(r->p->w.decoder[l].cross.k, 2), none, ACT_NONE, no_drop);
+        if (narrow) r->be->op->cast(r->be, kv, wide);
+    }
 }
 
 /* Projects the rows and returns k and v side by side: of the rows, or the cache with them put in.

@@ -13,9 +13,9 @@
 #include "base/random.h"
 #include "model/safetensors.h"
 
-const struct precision precision_f32 = {TYPE_F32, TYPE_F32, TYPE_F32};
-const struct precision precision_bf16 = {TYPE_BF16, TYPE_BF16, TYPE_F32};
-const struct precision precision_f64 = {TYPE_F64, TYPE_F64, TYPE_F64};
+const struct precision precision_f32 = {TYPE_F32, TYPE_F32, TYPE_F32, TYPE_F32};
+const struct precision precision_bf16 = {TYPE_BF16, TYPE_BF16, TYPE_F32, TYPE_BF16};
+const struct precision precision_f64 = {TYPE_F64, TYPE_F64, TYPE_F64, TYPE_F64};
 
 /* ---- the walk ---- */
 
@@ -529,7 +529,10 @@ enum heed_status parameters_open_packed(struct parameters **out, struct backend 
     p->n = parameters_count(c);
     enum heed_status s = safetensors_open(&file, path, err);
     if (!s && type == TYPE_F32) type = type_stored(file);
-    p->precision = (struct precision){.act = TYPE_F32, .matrix = type, .master = TYPE_F32};
+    p->precision = (struct precision){.act = TYPE_F32,
+                                      .matrix = type,
+                                      .master = TYPE_F32,
+                                      .keys = type == TYPE_PACKED_F32 ? TYPE_F32 : TYPE_BF16};
     struct packing b = {.p = p, .file = file, .path = path, .err = err};
     if (!s) s = packing_run(&b, err);
     safetensors_free(file);

@@ -48,11 +48,13 @@ static inline struct mat mat_stack(struct mat first, int n)
     return first;
 }
 
-/* The three types that differ between precisions. */
+/* The types that differ between precisions. */
 struct precision {
     enum type act;    /* activations and their gradients */
     enum type matrix; /* weights as the products read them */
     enum type master; /* parameters, gradients, moments, statistics */
+    enum type keys;   /* keys and values that translation keeps: most of what a step reads besides
+                       * the weights */
 };
 
 extern const struct precision precision_f32, precision_bf16, precision_f64;

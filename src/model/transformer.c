@@ -87,7 +87,7 @@ static void decoder_layout(struct run *r, struct arena *a, int layer)
         attention_layout(r, a, &t->cross, r->o.rows_tgt);
         ff_layout(r, a, &t->ff, r->o.rows_tgt);
     }
-    t->cross.kv = take(a, r->o.rows_src, 2 * d, r->p->precision.act);
+    t->cross.kv = take(a, r->o.rows_src, 2 * d, r->p->precision.keys);
 }
 
 static void scratch_layout(struct run *r, struct arena *a)

@@ -106,7 +106,8 @@ enum activation { ACT_NONE, ACT_RELU };
 
 /* softmax(q kT / sqrt(d_k)) v, head by head (paper 3.2). The width of a head is q.cols / heads. */
 struct attention {
-    struct mat q, k, v; /* [Nq, H*dk], [Nk, H*dk], [Nk, H*dv]; may be column views of one matrix */
+    struct mat q, k, v; /* [Nq, H*dk], [Nk, H*dk], [Nk, H*dv]; may be column views of one matrix; in
+                         * forward k and v may be narrower than q */
     struct mat o;       /* [Nq, H*dv] out */
     struct mat lse;     /* [Nq, H] out: log of the sum of exp of the scaled scores, for backward */
     struct mat weights; /* [Nq*H, max_k] F32 out, or absent, as it is but for pictures: what query i

@@ -30,7 +30,7 @@ static void check(const struct attention *a)
     assert(a->heads > 0 && a->q.cols % a->heads == 0 && a->v.cols % a->heads == 0);
     assert(a->k.cols == a->q.cols && a->o.cols == a->v.cols);
     assert(a->q.cols / a->heads <= HEAD_WIDTH_MAX && a->v.cols / a->heads <= HEAD_WIDTH_MAX);
-    assert(a->q.type == a->k.type && a->q.type == a->v.type && a->q.type == a->o.type);
+    assert(a->k.type == a->v.type && a->q.type == a->o.type);
     assert(!a->lse.p || a->lse.type == TYPE_F32);
     assert(!a->weights.p || (a->lse.p && a->weights.type == TYPE_F32));
     (void)a;
@@ -93,7 +93,8 @@ void cpu_attend_bwd(struct backend *be, const struct attention *a, struct mat dq
     const struct cpu *cpu = cpu_of(be);
     const struct attend_grad g = {a, dq, dk, dv, dout};
     check(a);
-    assert(dq.type == a->q.type && dk.type == dq.type && dv.type == dq.type);
+    assert(dq.type == a->q.type && dq.type == a->k.type);
+    assert(dk.type == dq.type && dv.type == dq.type);
     assert(dout.type == dq.type && a->lse.p);
     long tasks = (long)a->seqs.n * a->heads;
     int chunk = batch_size(tasks, cpu->threads);
