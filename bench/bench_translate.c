@@ -88,7 +88,7 @@ static enum type type_named(const char *weights)
 
 /* Random weights, by way of a file as any others. */
 static struct parameters *weights_open(struct backend *be, const struct heed_config *c,
-                                       const char *weights)
+                                       const struct options *o)
 {
     struct heed_error err;
     struct parameters *p;
@@ -102,12 +102,13 @@ static struct parameters *weights_open(struct backend *be, const struct heed_con
     parameters_free(p);
     double began = bench_now();
     peak_reset();
-    if (parameters_open_packed(&p, be, c, type_named(weights), path, &err))
+    if (parameters_open_packed(&p, be, c, type_named(o->weights), path, &err))
         bench_die("%s", err.text);
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    printf("loaded in %.3f s, peak memory %.0f MiB\n", bench_now() - began,
-           (double)usage.ru_maxrss / 1024);
+    if (!o->paced)
+        printf("loaded in %.3f s, peak memory %.0f MiB\n", bench_now() - began,
+               (double)usage.ru_maxrss / 1024);
     unlink(path);
     return p;
 }
@@ -195,7 +196,7 @@ int main(int argc, char **argv)
     if (heed_config_preset(&c, o.config, &err)) bench_die("%s", err.text);
     c.vocab_size = VOCABULARY;
     if (backend_open(&be, "cpu", o.threads, &err)) bench_die("%s", err.text);
-    p = weights_open(be, &c, o.weights);
+    p = weights_open(be, &c, &o);
     for (int i = 0; i < (o.batch ? 1 : 3); i++)
         for (int k = 0; k < (o.beam ? 1 : 2); k++)
             measure(&o, p, o.beam ? o.beam : beams[k], o.batch ? o.batch : batches[i]);
