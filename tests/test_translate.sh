@@ -76,10 +76,31 @@ translate --json <"$dir/test" | sed 's/.*"text": "\([^"]*\)".*/\1/' | cmp - "$di
     fail "plain and JSON differ"
 translate "$(head -n 1 "$dir/test")" | cmp - <(head -n 1 "$dir/plain") || fail "TEXT differs"
 
+# ---- a smaller model translates as the large one does with such weights ----
+
+for weights in bf16 int8; do
+    "$heed" quantize --weights "$weights" --out "$dir/$weights" "$dir/model"
+    translate --json --weights "$weights" <"$dir/test" >"$dir/want"
+    "$heed" translate --quiet --model "$dir/$weights" --json <"$dir/test" | cmp - "$dir/want" ||
+        fail "quantize: $weights differs"
+done
+large=$(wc -c <"$dir/model/model.safetensors") small=$(wc -c <"$dir/int8/model.safetensors")
+[ $((small * 3)) -lt "$large" ] || fail "quantize: $small bytes of $large are not small"
+"$heed" quantize --out "$dir/again" "$dir/int8" 2>"$dir/err" && fail "quantize: int8 twice"
+grep -q "small already" "$dir/err" || fail "quantize: $(cat "$dir/err")"
+
+# ---- scoring what was found gives the score it had ----
+
+head -n 20 "$dir/test" >"$dir/few"
+translate --json <"$dir/few" | sed -n 's/.*"score": \([^,]*\), "logp": \([^,]*\),.*/\1 \2/p' >"$dir/want"
+translate <"$dir/few" >"$dir/out"
+translate --score-only "$dir/out" <"$dir/few" | cut -d ' ' -f 1,2 | cmp - "$dir/want" ||
+    fail "--score-only differs"
+
 # ---- n best: always as many lines, best first ----
 
-{ head -n 3 "$dir/test"; printf '\n \t\343\200\200 \n'; } >"$dir/few"
-translate --nbest 3 <"$dir/few" >"$dir/out"
+{ head -n 3 "$dir/test"; printf '\n \t\343\200\200 \n'; } >"$dir/odd"
+translate --nbest 3 <"$dir/odd" >"$dir/out"
 [ "$(wc -l <"$dir/out")" = 15 ] || fail "--nbest 3: $(wc -l <"$dir/out") lines for 15"
 [ -z "$(tail -n 6 "$dir/out" | tr -d '\n')" ] || fail "blank lines do not stay empty"
 awk 'NR % 3 == 1' "$dir/out" | head -n 3 | cmp - <(head -n 3 "$dir/plain") || fail "not best first"
