@@ -4,15 +4,16 @@
     python3 bench/beside_ctranslate2.py [--bench build/benchmarks/bench_translate]
                                         [--models build/beside_ctranslate2] [--rounds 7]
 
-Needs: pip install ctranslate2 numpy. The work: the paper's base model with random weights and 32,000
-pieces, 28 source tokens with the end mark, exactly 32 output tokens; beams 1 and 4, batches of 1, 8
-and 32. CTranslate2 gets min_decoding_length = max_decoding_length = 32; heed's bench_translate
+Needs: pip install ctranslate2 numpy. The work: the paper's base model with random weights and
+32,000 pieces, 28 source tokens with the end mark, exactly 32 output tokens; beams 1 and 4, batches
+of 1, 8 and 32. CTranslate2 gets min_decoding_length = max_decoding_length = 32; bench_translate
 forbids the end mark before 32 tokens and cuts there. Both go from tokens to tokens.
 
 Each is measured with 1 thread, with 2 threads, and as two processes of 1 thread at once. Every
 measurement is a process of its own (so that its peak memory is known) that translates one batch to
 warm up and then a batch whenever it is told to; two processes are told at the same time, and their
 tokens/s are added. Best of the rounds. CTranslate2's peak memory includes Python's, some 30 MiB.
+Its settings in the environment, such as CT2_USE_MKL=1, are handed on.
 
 Prints a table and, for each weights of heed's and of CTranslate2's, the ratio of the best ways.
 Weights that heed does not have (yet) are left out, with its reason.
@@ -151,11 +152,15 @@ class Worker:
             bufsize=1,
         )
 
-    def expect(self):
+    def line(self):
         line = self.process.stdout.readline().strip()
         if not line:
-            raise Refused(self.process.communicate()[1].strip().splitlines()[-1])
+            raise Refused((self.process.communicate()[1].strip() or "failed").splitlines()[-1])
         return line
+
+    def wait_ready(self):
+        while self.line() != "ready":
+            pass
 
     def start(self):
         self.process.stdin.write("\n")
@@ -172,12 +177,12 @@ def measure(command, processes, batch, rounds):
     """The best round: tokens/s of all processes, ms of the slowest; and the memory of all."""
     workers = [Worker(command) for _ in range(processes)]
     for worker in workers:
-        worker.expect()  # ready
+        worker.wait_ready()
     best = (0, 0)
     for _ in range(rounds):
         for worker in workers:
             worker.start()
-        times = [float(worker.expect()) for worker in workers]
+        times = [float(worker.line()) for worker in workers]
         best = max(best, (sum(batch * OUT / ms * 1e3 for ms in times), max(times)))
     return (*best, sum(worker.close() for worker in workers))
 
@@ -187,14 +192,16 @@ def theirs(folder, kind, threads, beam, batch):
 
 
 def ours(bench, weights, threads, beam, batch):
-    return [bench, "--weights", weights, "--threads", threads, "--beam", beam, "--batch", batch, "--paced"]
+    size = ["--threads", threads, "--beam", beam, "--batch", batch]
+    return [bench, "--weights", weights, *size, "--paced"]
 
 
 # ---- the table ----
 
 
 def row(name, values):
-    print("| " + " | ".join([name.ljust(26)] + [value.rjust(21) for value in values]) + " |", flush=True)
+    cells = [name.ljust(32)] + [value.rjust(20) for value in values]
+    print("|", " | ".join(cells), "|", flush=True)
 
 
 def rows_of(results, name):
@@ -239,7 +246,7 @@ def main():
     for our in [name for name in results if name.startswith("heed")]:
         for their in [name for name in results if not name.startswith("heed")]:
             ratios = [best(results[our], cell) / best(results[their], cell) for cell in CELLS]
-            row(f"{our} / {their.replace('CTranslate2', 'CT2')}", [f"{ratio:.2f}" for ratio in ratios])
+            row(f"{our} / {their}", [f"{ratio:.2f}" for ratio in ratios])
 
 
 if __name__ == "__main__":

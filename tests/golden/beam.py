@@ -12,8 +12,8 @@ by SHARPEN, which makes the model as sure of its tokens as a trained one. The en
 moves along the slow waves of the position table, so that its logit rises with the position. And the
 last norm's bias moves along that embedding, which shifts the end mark's logit by END everywhere.
 
-beam.safetensors: the changed parameters under their names; src_len and src, without marks; options, a
-row for each setup; and of setup N: N.count of each source; N.len, N.score and N.logp of each
+beam.safetensors: the changed parameters under their names; src_len and src, without marks; options,
+a row for each setup; and of setup N: N.count of each source; N.len, N.score and N.logp of each
 output; N.ids and N.token_score of each token, the end mark included when there is one.
 """
 import json
