@@ -70,6 +70,8 @@ HEED_API enum heed_status heed_tokenizer_train(const char *const *paths, int n,
 HEED_API struct heed_tokenizer *heed_tokenizer_load(const char *path, struct heed_error *err);
 HEED_API void heed_tokenizer_free(struct heed_tokenizer *t);
 HEED_API int heed_tokenizer_size(const struct heed_tokenizer *t);
+/* How the vocabulary writes an id, with U+2581 for a space; NULL where there is no such id. */
+HEED_API const char *heed_tokenizer_piece(const struct heed_tokenizer *t, int32_t id);
 
 /* ids: grown with realloc as needed; {0} is empty, free(v) releases it. */
 struct heed_ids {
@@ -198,30 +200,49 @@ HEED_API enum heed_status heed_quantize(const char *dir, enum heed_weights weigh
 HEED_API struct heed_model *heed_model_load(struct heed_engine *e, const char *dir,
                                             enum heed_weights weights, struct heed_error *err);
 HEED_API void heed_model_free(struct heed_model *m);
+HEED_API const struct heed_tokenizer *heed_model_tokenizer(const struct heed_model *m);
 
 struct heed_translate_options {
     int beam;             /* hypotheses that live at once; 1: greedy */
     int nbest;            /* results for each text, at most beam */
     float length_penalty; /* a result's score is logp / ((5 + tokens) / 6)^this */
-    int min_length;       /* tokens */
+    int min_length;       /* tokens before the end mark */
+    int max_length;       /* tokens with the end mark; 0: 50 more than the text (paper 6.1) */
     int no_repeat_ngram;  /* no n-gram of so many tokens twice; 0: any */
     /* Sampling instead of search where temperature is not 0: `beam` translations are drawn. */
     float temperature;
     int top_k;   /* from the so many likeliest tokens, at most 256; 0: 256 */
     float top_p; /* from those that together have this probability; 0: all */
     uint64_t seed;
+    const char *to;   /* a model of several languages: the one to translate to, such as "de" */
+    bool align;       /* say which words come from which */
+    int batch_tokens; /* tokens of source text translated at once; 0: what is fast */
 };
 
 /* The paper's (6.1): beam 4, length penalty 0.6. */
 HEED_API struct heed_translate_options heed_translate_defaults(void);
 
+struct heed_span {
+    size_t at, len; /* bytes of a text */
+};
+
+/* Words as Unicode finds them (UAX #29), marks of punctuation among them. */
+struct heed_alignment {
+    const struct heed_span *source, *target; /* the words of the two texts */
+    int sources, targets;
+    const int *link; /* [targets] the source word that each attends to most; -1: none */
+};
+
 struct heed_result {
     const char *text; /* UTF-8, NUL-terminated; NULL where there are fewer than nbest */
     size_t len;
-    int tokens;     /* with the end mark */
-    float logp;     /* sum of the log-probabilities of the tokens */
-    float score;    /* what results are ordered by */
-    unsigned flags; /* of the best one: what went wrong, see heed_flag */
+    int tokens; /* with the end mark */
+    const int32_t *id;
+    const float *token_logp;                /* [tokens] their log-probabilities */
+    float logp;                             /* the sum of these */
+    float score;                            /* what results are ordered by */
+    unsigned flags;                         /* of the best one: what went wrong, see heed_flag */
+    const struct heed_alignment *alignment; /* of the best one, if options.align; else NULL */
 };
 
 /* A translation that runs in circles or finds no end is tried again with no_repeat_ngram 3. */
@@ -242,9 +263,18 @@ HEED_API struct heed_session *heed_session_open(const struct heed_model *m,
  * session. */
 HEED_API enum heed_status heed_translate(struct heed_session *s, const char *const *src, int n,
                                          const struct heed_result **out, struct heed_error *err);
-/* The same where every translation begins with its prefix (NULL or "": anything). */
-HEED_API enum heed_status heed_translate_from(struct heed_session *s, const char *const *src,
-                                              const char *const *prefix, int n,
+/* What is asked of the translations of one text; {0}: nothing. Texts are found as the tokens that
+ * the vocabulary makes of them. */
+struct heed_wish {
+    const char *prefix;          /* they begin with this */
+    const char *const *required; /* they have each of these, of which there are at most 16; only in
+                                  * a search, and for a text of one piece */
+    const char *const *banned;   /* they have none of these, at most 256 */
+    int required_n, banned_n;
+};
+/* The same with a wish for each text. */
+HEED_API enum heed_status heed_translate_with(struct heed_session *s, const char *const *src,
+                                              const struct heed_wish *wish, int n,
                                               const struct heed_result **out,
                                               struct heed_error *err);
 /* No search: what the model thinks of tgt[i] as a translation of src[i], in (*out)[i * nbest]. A

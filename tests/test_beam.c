@@ -17,7 +17,7 @@
 #include "base/random.h"
 #include "decode/beam.h"
 
-enum { V = 3, EOS = 0, LONGEST = 5, WIDE = 64, OUTPUTS = 256 };
+enum { V = 3, EOS = 0, LONGEST = 5, WIDE = 64, OUTPUTS = 256, WANTS = 2 };
 
 /* The log-probabilities behind n tokens. */
 static void model(uint64_t seed, const int32_t *id, int n, double logp[V])
@@ -28,26 +28,38 @@ static void model(uint64_t seed, const int32_t *id, int n, double logp[V])
     for (int v = 0; v < V; v++) logp[v] = (float)log(logp[v] / sum);
 }
 
+/* The best tokens and those wanted, behind one hypothesis. */
+static void fill_row(const struct beam *b, int row, uint64_t seed, int best, int wants, int32_t *id,
+                     float *score)
+{
+    double logp[V];
+    int32_t all[V];
+    model(seed, b->alive[row].id, b->alive[row].n, logp);
+    for (int v = 0; v < V; v++) {
+        int at = v;
+        for (; at > 0 && logp[v] > logp[all[at - 1]]; at--) all[at] = all[at - 1];
+        all[at] = v;
+    }
+    memcpy(id, all, best * sizeof *id);
+    beam_wanted(b, row, id + best, wants);
+    for (int i = 0; i < best + wants; i++) score[i] = id[i] < 0 ? -INFINITY : (float)logp[id[i]];
+}
+
 /* Runs a beam to its end. Returns the steps. */
-static int search(struct beam *b, const struct beam_options *o, uint64_t seed)
+static int search(struct beam *b, const struct beam_options *o, const struct beam_wish *wish,
+                  uint64_t seed)
 {
     int steps = 0;
-    assert_int_equal(beam_init(b, o, LONGEST, NULL, 0, NULL), HEED_OK);
+    assert_int_equal(beam_init(b, o, LONGEST, wish, NULL), HEED_OK);
     for (; b->live; steps++) {
-        int32_t id[BEAM_MAX][V];
-        float score[BEAM_MAX][V];
-        for (int i = 0; i < b->live; i++) {
-            double logp[V];
-            model(seed, b->alive[i].id, b->alive[i].n, logp);
-            for (int v = 0; v < V; v++) {
-                int at = v;
-                for (; at > 0 && logp[v] > (double)score[i][at - 1]; at--)
-                    score[i][at] = score[i][at - 1], id[i][at] = id[i][at - 1];
-                score[i][at] = (float)logp[v], id[i][at] = v;
-            }
-        }
-        assert_true(beam_candidates(b) > o->width);
-        beam_advance(b, id[0], score[0], V, V);
+        int32_t id[BEAM_MAX * (V + WANTS)];
+        float score[BEAM_MAX * (V + WANTS)];
+        int best = beam_candidates(b), wants = beam_wants(b);
+        assert_true(best > o->width);
+        if (best > V) best = V;
+        for (int i = 0; i < b->live; i++)
+            fill_row(b, i, seed, best, wants, id + i * (best + wants), score + i * (best + wants));
+        beam_advance(b, id, score, best, wants);
     }
     return steps;
 }
@@ -72,7 +84,24 @@ static bool repeated(const struct output *o, int n)
     return false;
 }
 
-static void list(struct all *all, const struct beam_options *o, uint64_t seed, struct output x)
+/* Whether a phrase is in the tokens, at their end, or anywhere. */
+static bool has(const struct output *x, const struct heed_ids *phrase, bool at_end)
+{
+    int n = (int)phrase->n;
+    for (int i = at_end ? x->n - n : 0; i >= 0 && i + n <= x->n; i++)
+        if (!memcmp(x->id + i, phrase->v, n * sizeof *x->id)) return true;
+    return false;
+}
+
+static bool has_all(const struct output *x, const struct beam_wish *w)
+{
+    for (int i = 0; i < w->required_n; i++)
+        if (!has(x, &w->required[i], false)) return false;
+    return true;
+}
+
+static void list(struct all *all, const struct beam_options *o, const struct beam_wish *w,
+                 uint64_t seed, struct output x)
 {
     double logp[V];
     model(seed, x.id, x.n, logp);
@@ -81,13 +110,13 @@ static void list(struct all *all, const struct beam_options *o, uint64_t seed, s
         y.id[y.n++] = v;
         y.logp += logp[v];
         y.score = y.logp / pow((5.0 + y.n) / 6, (double)o->length_penalty);
-        if (v == EOS && x.n < o->min_length) continue;
-        if (v != EOS && ((o->banned_n && v == o->banned[0]) || repeated(&y, o->no_repeat)))
+        if (v == EOS && (x.n < o->min_length || !has_all(&x, w))) continue;
+        if (v != EOS && ((w->banned_n && has(&y, w->banned, true)) || repeated(&y, o->no_repeat)))
             continue;
         if (v == EOS)
             all->v[all->n++] = y;
         else if (y.n < LONGEST)
-            list(all, o, seed, y);
+            list(all, o, w, seed, y);
     }
 }
 
@@ -101,20 +130,24 @@ static void test_finds_the_best(void **state)
 {
     (void)state;
     static struct all all;
-    static const int32_t one = 1;
+    static int32_t word[] = {1, 2, 1};
+    static const struct heed_ids phrase[] = {{word, 2, 0}, {word + 2, 1, 0}, {word + 1, 2, 0}};
     for (uint64_t seed = 0; seed < 2000; seed++) {
         struct beam_options o = {.width = WIDE,
                                  .nbest = 1 + (int)(seed % 4),
                                  .length_penalty = (float[]){0, 0.6f, 1, 2}[seed / 4 % 4],
                                  .min_length = (int)(seed / 16 % 3),
                                  .no_repeat = seed / 48 % 3 ? 0 : 2,
-                                 .banned = &one,
-                                 .banned_n = seed % 5 == 0,
                                  .eos = EOS};
+        struct beam_wish wish = {.banned = &phrase[seed % 2],
+                                 .banned_n = seed % 5 == 0,
+                                 .required = phrase + seed % 2,
+                                 .required_n = seed % 7 ? 0 : 1 + (int)(seed % 2)};
+        if (wish.banned_n) wish.required_n = 0;
         struct beam b;
-        search(&b, &o, seed);
+        search(&b, &o, &wish, seed);
         all.n = 0;
-        list(&all, &o, seed, (struct output){.n = 0});
+        list(&all, &o, &wish, seed, (struct output){.n = 0});
         qsort(all.v, all.n, sizeof *all.v, by_score);
         int n = o.nbest < all.n ? o.nbest : all.n;
         assert_true(b.done_n >= n);
@@ -127,6 +160,26 @@ static void test_finds_the_best(void **state)
             for (int k = 0; k < h->n; k++) sum += (double)h->token_score[k];
             assert_true(fabs(sum - h->logp) < 1e-9);
         }
+        beam_release(&b);
+    }
+}
+
+/* However narrow the beam and unlikely the phrase, it is there. */
+static void test_required(void **state)
+{
+    (void)state;
+    static int32_t word[] = {1, 2, 2};
+    static const struct heed_ids phrase[] = {{word, 2, 0}, {word + 1, 2, 0}};
+    for (uint64_t seed = 0; seed < 1000; seed++) {
+        struct beam_options o = {
+            .width = 1 + (int)(seed % 3), .nbest = 1, .length_penalty = 0.6f, .eos = EOS};
+        struct beam_wish wish = {.required = phrase, .required_n = 1 + (int)(seed / 3 % 2)};
+        struct beam b;
+        search(&b, &o, &wish, seed);
+        assert_true(b.done_n > 0);
+        struct output x = {.n = b.done[0].n};
+        memcpy(x.id, b.done[0].id, x.n * sizeof *x.id);
+        assert_true(has_all(&x, &wish));
         beam_release(&b);
     }
 }
@@ -149,7 +202,7 @@ static void test_one_is_greedy(void **state)
             want.logp += logp[best];
             end = best == EOS;
         }
-        search(&b, &o, seed);
+        search(&b, &o, NULL, seed);
         assert_int_equal(b.done_n, 1);
         assert_int_equal(b.done[0].n, want.n);
         assert_memory_equal(b.done[0].id, want.id, want.n * sizeof *want.id);
@@ -166,7 +219,7 @@ static void test_stops_early(void **state)
     for (uint64_t seed = 0; seed < 500; seed++) {
         struct beam_options o = {.width = WIDE, .nbest = 1, .length_penalty = 0.6f, .eos = EOS};
         struct beam b;
-        early += search(&b, &o, seed) < LONGEST;
+        early += search(&b, &o, NULL, seed) < LONGEST;
         beam_release(&b);
     }
     assert_in_range(early, 50, 499);
@@ -194,7 +247,7 @@ static void test_draws(void **state)
                                      .seed = seed,
                                      .eos = EOS};
             struct beam b;
-            search(&b, &o, 3);
+            search(&b, &o, NULL, 3);
             assert_int_equal(b.done_n, WIDE);
             for (int i = 0; i < WIDE; i++) count[b.done[i].id[0]]++;
             beam_release(&b);
@@ -218,7 +271,7 @@ static void test_draws_again(void **state)
                                  .top_k = i < 3 ? 0 : 1,
                                  .seed = i == 2 ? 8 : 7,
                                  .eos = EOS};
-        search(&b[i], &o, 3);
+        search(&b[i], &o, NULL, 3);
     }
     bool same = true;
     for (int k = 0; k < 8; k++) {
@@ -227,7 +280,7 @@ static void test_draws_again(void **state)
     }
     assert_false(same);
     struct beam greedy;
-    search(&greedy, &(struct beam_options){.width = 1, .nbest = 1, .eos = EOS}, 3);
+    search(&greedy, &(struct beam_options){.width = 1, .nbest = 1, .eos = EOS}, NULL, 3);
     assert_true(greedy.done[0].logp == b[3].done[0].logp);
     beam_release(&greedy);
     for (int i = 0; i < 4; i++) beam_release(&b[i]);
@@ -236,9 +289,9 @@ static void test_draws_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_finds_the_best), cmocka_unit_test(test_one_is_greedy),
-        cmocka_unit_test(test_stops_early),    cmocka_unit_test(test_draws),
-        cmocka_unit_test(test_draws_again),
+        cmocka_unit_test(test_finds_the_best), cmocka_unit_test(test_required),
+        cmocka_unit_test(test_one_is_greedy),  cmocka_unit_test(test_stops_early),
+        cmocka_unit_test(test_draws),          cmocka_unit_test(test_draws_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -164,7 +164,7 @@ static void check_given(struct search *search, const struct golden *g, const str
     if (!t->ended) return;
     memcpy(ids, t->ids.v, n * sizeof *ids);
     ids[n] = TOY_EOS;
-    struct heed_ids whole = {ids, n + 1, 0}, half = {ids, n / 2, 0};
+    struct beam_wish whole = {.prefix = {ids, n + 1, 0}}, half = {.prefix = {ids, n / 2, 0}};
     if (search_run(search, &g->src[source], &whole, 1, out, &err)) fail_msg("%s", err.text);
     assert_true(out[0].logp == t->logp && out[0].score == t->score && out[0].ids.n == n);
     assert_memory_equal(out[0].token_score, t->token_score, (n + 1) * sizeof *t->token_score);

@@ -514,7 +514,7 @@ static void run_rows(struct backend *be, struct results *r, enum type t)
     op->add_norm(be, z, xhat, rstd, y, z, mat_rows(e, 1, 1), mat_rows(e, 2, 1), d);
     op->embed_bwd(be, e, id, z, d);
     op->add_norm_bwd(be, y, y, dg, db, z, xhat, rstd, mat_rows(e, 1, 1), d);
-    op->topk(be, y, TOP, NULL, score, best);
+    op->topk(be, y, TOP, NULL, 0, score, best);
     for (int i = 0; i < ROWS; i++) pos[i] = ROWS - 1 - i;
     op->cache_put(be, cache, y, pos);
     op->xent(be, y, id, 0.1f, true, loss);

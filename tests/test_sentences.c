@@ -18,12 +18,12 @@
 static void check(const char *text, size_t len, int n, const char *const *want)
 {
     struct heed_error err = {0};
-    struct sentences s = {0};
+    struct spans s = {0};
     assert_int_equal(sentences_split(&s, text, len, &err), HEED_OK);
     for (size_t i = 0; i < s.n && i < (size_t)n; i++) {
-        size_t bytes = s.v[i].end - s.v[i].start;
-        if (bytes != strlen(want[i]) || memcmp(text + s.v[i].start, want[i], bytes) != 0)
-            fail_msg("sentence %zu is '%.*s', expected '%s'", i, (int)bytes, text + s.v[i].start,
+        size_t bytes = s.v[i].len;
+        if (bytes != strlen(want[i]) || memcmp(text + s.v[i].at, want[i], bytes) != 0)
+            fail_msg("sentence %zu is '%.*s', expected '%s'", i, (int)bytes, text + s.v[i].at,
                      want[i]);
     }
     assert_int_equal(s.n, n);
@@ -78,14 +78,14 @@ static void test_random(void **state)
             len += strlen(p);
         }
         struct heed_error err = {0};
-        struct sentences s = {0};
+        struct spans s = {0};
         assert_int_equal(sentences_split(&s, text, len, &err), HEED_OK);
         for (size_t i = 0; i <= s.n; i++) {
-            size_t start = i < s.n ? s.v[i].start : len;
+            size_t start = i < s.n ? s.v[i].at : len;
             for (; at < start; at++) assert_non_null(memchr(" \n", text[at], 2));
             if (i == s.n) break;
-            assert_true(s.v[i].start < s.v[i].end && s.v[i].end <= len);
-            at = s.v[i].end;
+            assert_true(s.v[i].len > 0 && s.v[i].at + s.v[i].len <= len);
+            at = s.v[i].at + s.v[i].len;
         }
         free(s.v);
     }
@@ -103,7 +103,7 @@ static void test_long(void **state)
         size_t n = strlen(unit[u]), len = LEN / n * n;
         for (size_t i = 0; i < len; i += n) memcpy(text + i, unit[u], n);
         struct heed_error err = {0};
-        struct sentences s = {0};
+        struct spans s = {0};
         clock_t start = clock();
         assert_int_equal(sentences_split(&s, text, len, &err), HEED_OK);
         double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;

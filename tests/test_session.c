@@ -1,9 +1,10 @@
 /*
  * test_session.c - sessions through heed.h: two threads with one model, texts with nothing in them,
- * fewer translations than wanted, texts longer than the model takes.
+ * fewer translations than wanted, texts longer than the model takes, wishes, alignments.
  */
 #include "text_files.h"
 
+#include <math.h>
 #include <pthread.h>
 
 #include "heed.h"
@@ -33,7 +34,8 @@ static int setup(void **state)
     const char *path = put_text("pairs", pairs);
     free(pairs);
     struct heed_error err = {0};
-    struct heed_tokenizer_options vocab = {.vocab_size = 300};
+    struct heed_tokenizer_options vocab = {
+        .vocab_size = 300, .tags = (const char *[]){">>de<<", ">>zh<<"}, .tags_n = 2};
     must(heed_tokenizer_train(&path, 1, &vocab, at("vocab"), &err), &err);
     struct heed_train_options o = heed_train_defaults();
     o.train = (struct heed_corpus){.src = &path, .n = 1};
@@ -177,12 +179,143 @@ static void test_long_text(void **state)
     heed_session_free(s);
 }
 
+/* ---- wishes ---- */
+
+static void test_wishes(void **state)
+{
+    (void)state;
+    struct heed_error err = {0};
+    struct heed_session *s = open_session();
+    const struct heed_result *out = NULL;
+    struct heed_wish wish[3] = {
+        {.prefix = "Sie geht"},
+        {.required = (const char *[]){"geht. 77", "kommt"}, .required_n = 2},
+        {.banned = (const char *[]){"Zahl"}, .banned_n = 1},
+    };
+    const char *same[3] = {text[1], text[1], text[1]};
+    must(heed_translate_with(s, same, wish, 3, &out, &err), &err);
+    assert_int_equal(strncmp(out[0].text, "Sie geht", strlen("Sie geht")), 0);
+    assert_non_null(strstr(out[NBEST].text, "geht. 77"));
+    assert_non_null(strstr(out[NBEST].text, "kommt"));
+    for (int k = 0; k < NBEST && out[2 * NBEST + k].text; k++)
+        assert_null(strstr(out[2 * NBEST + k].text, "Zahl"));
+    char alone[256];
+    snprintf(alone, sizeof alone, "%s", out[NBEST].text);
+    float score = out[NBEST].score;
+    must(heed_translate_with(s, same, wish + 1, 1, &out, &err), &err);
+    assert_string_equal(out[0].text, alone);
+    assert_true(out[0].score == score);
+    const char *many[17];
+    for (int i = 0; i < 17; i++) many[i] = "x";
+    wish[0] = (struct heed_wish){.required = many, .required_n = 17};
+    assert_int_equal(heed_translate_with(s, same, wish, 1, &out, &err), HEED_EARG);
+    assert_non_null(strstr(err.text, "17"));
+    wish[0] = (struct heed_wish){.banned = (const char *[]){""}, .banned_n = 1};
+    assert_int_equal(heed_translate_with(s, same, wish, 1, &out, &err), HEED_EARG);
+    heed_session_free(s);
+}
+
+static void test_lengths(void **state)
+{
+    (void)state;
+    struct heed_error err = {0};
+    struct heed_translate_options o = heed_translate_defaults();
+    const struct heed_result *out = NULL;
+    o.max_length = 3;
+    struct heed_session *s = heed_session_open(model, &o, &err);
+    must(s ? HEED_OK : err.status, &err);
+    must(heed_translate(s, text, TEXTS, &out, &err), &err);
+    for (int i = 0; i < TEXTS; i++) assert_in_range(out[i].tokens, 1, 3);
+    heed_session_free(s);
+    o.min_length = 20;
+    assert_null(heed_session_open(model, &o, &err));
+    assert_non_null(strstr(err.text, "20"));
+    o.max_length = 0;
+    s = heed_session_open(model, &o, &err);
+    must(heed_translate(s, text, TEXTS, &out, &err), &err);
+    for (int i = 0; i < TEXTS; i++) assert_in_range(out[i].tokens, 20, 60);
+    heed_session_free(s);
+}
+
+/* A tag is part of the source: it changes what comes out, and must be known. */
+static void test_language(void **state)
+{
+    (void)state;
+    struct heed_error err = {0};
+    struct heed_translate_options o = heed_translate_defaults();
+    const struct heed_result *plain = NULL, *tagged = NULL, *typed = NULL;
+    char whole[2048] = "", by_hand[128];
+    for (int i = 0; i < 12; i++) strcat(whole, i ? " It goes and goes." : "Number 1 comes.");
+    struct heed_session *a = heed_session_open(model, &o, &err);
+    o.to = "de";
+    struct heed_session *b = heed_session_open(model, &o, &err);
+    must(a && b ? HEED_OK : err.status, &err);
+    must(heed_translate(b, (const char *[]){text[1], whole}, 2, &tagged, &err), &err);
+    assert_non_null(tagged[1].text);
+    snprintf(by_hand, sizeof by_hand, ">>de<< %s", text[1]);
+    must(heed_translate(a, (const char *[]){by_hand, text[1]}, 2, &typed, &err), &err);
+    plain = &typed[1];
+    assert_string_equal(typed[0].text, tagged[0].text);
+    assert_true(typed[0].score == tagged[0].score && plain->score != tagged[0].score);
+    o.to = "fr";
+    assert_null(heed_session_open(model, &o, &err));
+    assert_non_null(strstr(err.text, ">>fr<<"));
+    assert_non_null(strstr(err.text, ">>de<< >>zh<<"));
+    heed_session_free(a);
+    heed_session_free(b);
+}
+
+/* ---- tokens and words ---- */
+
+static void check_words(const struct heed_span *word, int n, const char *all)
+{
+    size_t at = 0, len = strlen(all);
+    for (int i = 0; i < n; i++) {
+        assert_true(word[i].at >= at && word[i].len > 0 && word[i].at + word[i].len <= len);
+        for (; at < word[i].at; at++) assert_int_equal(all[at], ' ');
+        at += word[i].len;
+    }
+    assert_int_equal(at, len);
+}
+
+static void test_alignment(void **state)
+{
+    (void)state;
+    struct heed_error err = {0};
+    struct heed_translate_options o = heed_translate_defaults();
+    char whole[2048] = "";
+    const char *some[] = {text[1], "", whole, "broken \xff text"};
+    o.align = true;
+    o.to = "de";
+    for (int i = 0; i < 12; i++) strcat(whole, i ? " It goes and goes." : "Number 1 comes.");
+    struct heed_session *s = heed_session_open(model, &o, &err);
+    must(s ? HEED_OK : err.status, &err);
+    const struct heed_result *out = NULL;
+    must(heed_translate(s, some, 4, &out, &err), &err);
+    for (int i = 0; i < 3; i++) {
+        const struct heed_alignment *a = out[i].alignment;
+        assert_non_null(a);
+        check_words(a->source, a->sources, some[i]);
+        check_words(a->target, a->targets, out[i].text);
+        for (int k = 0; k < a->targets; k++) assert_in_range(a->link[k], 0, a->sources - 1);
+        double sum = 0;
+        for (int k = 0; k < out[i].tokens; k++) sum += (double)out[i].token_logp[k];
+        assert_true(fabs(sum - (double)out[i].logp) < 1e-4 * fmax(1, -sum));
+    }
+    assert_int_equal(out[0].alignment->sources, 7);
+    assert_string_equal(
+        heed_tokenizer_piece(heed_model_tokenizer(model), out[0].id[out[0].tokens - 1]), "</s>");
+    assert_null(out[3].alignment);
+    heed_session_free(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_long_text),
+        cmocka_unit_test(test_threads),   cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_long_text), cmocka_unit_test(test_wishes),
+        cmocka_unit_test(test_lengths),   cmocka_unit_test(test_language),
+        cmocka_unit_test(test_alignment),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

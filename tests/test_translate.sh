@@ -1,7 +1,6 @@
 #!/bin/bash
-# test_translate.sh - a translation depends on its line and nothing else: not on the lines around
-# it, on their order or on the threads, to the last bit of the scores, in every kind of weights. And
-# whatever bytes come in, as many lines go out.
+# test_translate.sh - translation as a user types it: a line's does not depend on its company, what is
+# asked for is there, and whatever bytes come in, as many lines go out.
 #
 # usage: test_translate.sh PROGRAM
 set -eu
@@ -37,40 +36,10 @@ awk -v train="$dir/train.tsv" -v test="$dir/test" 'BEGIN {
 translate() {
     "$heed" translate --model "$dir/model" --quiet "$@"
 }
-# the scores of every translation, without the number of the line
-unnumbered() {
-    sed 's/^{"line": [0-9]*, //'
-}
 
 # ---- lines do not meet ----
 
-# the numbers of the lines in another order, always the same
-awk '{ print (NR * 7919) % 211, NR }' "$dir/test" | sort -n | cut -d ' ' -f 2 >"$dir/order"
-awk 'NR == FNR { line[NR] = $0; next } { print line[$1] }' "$dir/test" "$dir/order" >"$dir/mixed"
-mkfifo "$dir/to" "$dir/from"
-for weights in f32 bf16 int8; do
-    for beam in 1 4; do
-        options="--json --weights $weights --beam $beam --nbest $beam"
-        what="$weights, beam $beam"
-        translate $options --threads 2 <"$dir/test" | unnumbered >"$dir/whole"
-        [ "$(wc -l <"$dir/whole")" = 200 ] || fail "$what: $(wc -l <"$dir/whole") lines for 200"
-        translate $options --threads 1 <"$dir/test" | unnumbered | cmp - "$dir/whole" ||
-            fail "$what: one thread and two differ"
-        translate $options --threads 2 <"$dir/mixed" | unnumbered | paste "$dir/order" - |
-            sort -n | cut -f 2 | cmp - "$dir/whole" || fail "$what: the order of the lines matters"
-        # each line is answered before the next is sent, so that none has company
-        translate $options --threads 1 --interactive <"$dir/to" >"$dir/from" &
-        exec 3>"$dir/to" 4<"$dir/from"
-        while IFS= read -r line; do
-            echo "$line" >&3
-            IFS= read -t 60 -r answer <&4 || break
-            echo "$answer"
-        done <"$dir/test" >"$dir/alone"
-        exec 3>&- 4<&-
-        wait $! || fail "$what: --interactive failed"
-        unnumbered <"$dir/alone" | cmp - "$dir/whole" || fail "$what: alone it differs"
-    done
-done
+"$(dirname "$0")/batch_invariance.sh" "$heed" "$dir/model" "$dir/test" || fail "lines meet"
 translate <"$dir/test" >"$dir/plain"
 translate --json <"$dir/test" | sed 's/.*"text": "\([^"]*\)".*/\1/' | cmp - "$dir/plain" ||
     fail "plain and JSON differ"
@@ -96,6 +65,17 @@ translate --json <"$dir/few" | sed -n 's/.*"score": \([^,]*\), "logp": \([^,]*\)
 translate <"$dir/few" >"$dir/out"
 translate --score-only "$dir/out" <"$dir/few" | cut -d ' ' -f 1,2 | cmp - "$dir/want" ||
     fail "--score-only differs"
+
+# ---- what is asked for is there ----
+
+line=$(head -n 1 "$dir/test")
+translate --prefix 'c b a' "$line" | grep -q '^c b a' || fail "--prefix is not at the start"
+translate --require 'g h g' "$line" | grep -q 'g h g' || fail "--require is not there"
+translate --ban a --ban b <"$dir/few" | grep -q '[ab]' && fail "--ban is there"
+translate --max-length 3 --json <"$dir/few" | grep -q '"tokens": [4-9]' && fail "--max-length"
+translate --json --align "a b c" | grep -q '"source_words": \["a", "b", "c"\]' || fail "--align"
+translate --to de "$line" 2>"$dir/err" && fail "--to takes a language that is not there"
+grep -q 'has no tag >>de<<; it has none' "$dir/err" || fail "--to: $(cat "$dir/err")"
 
 # ---- n best: always as many lines, best first ----
 
@@ -146,5 +126,4 @@ for unit in 'a b c d e f g h i. ' 'a b c d e f g h i '; do
     [ "$(wc -l <"$dir/out")" = 1 ] || fail "a long line: $(wc -l <"$dir/out") lines for 1"
 done
 
-[ "$failures" = 0 ] && echo "lines do not meet"
 exit "$((failures > 0))"

@@ -42,7 +42,7 @@ enum flag {
     CLIP = 4096,
     SKIP = 8192,   /* adam sees a norm beyond the limit; with CLIP: not a number */
     TIES = 16384,  /* topk on few distinct values */
-    FORCED = 32768 /* topk told the id of some rows */
+    WANTED = 32768 /* topk asked for given ids as well */
 };
 
 enum fate { STAYS, SLACK, RESULT };

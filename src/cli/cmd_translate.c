@@ -52,19 +52,64 @@ static void print_flags(unsigned flags)
     putchar(']');
 }
 
-/* Nine digits give back the very float. */
-static void print_json(const char *source, int64_t line, const struct heed_result *r, int nbest)
+/* Every token with its log-probability. */
+static void print_tokens(const struct translate *c, const struct heed_result *r)
 {
+    const struct heed_tokenizer *t = heed_model_tokenizer(c->t.model);
+    fputs(", \"pieces\": [", stdout);
+    for (int i = 0; i < r->tokens; i++) {
+        const char *piece = heed_tokenizer_piece(t, r->id[i]);
+        fputs(i ? ", [" : "[", stdout);
+        text_print_json(piece, strlen(piece));
+        printf(", %.9g]", r->token_logp[i]);
+    }
+    putchar(']');
+}
+
+static void print_words(const char *name, const char *text, const struct heed_span *word, int n)
+{
+    printf(", \"%s\": [", name);
+    for (int i = 0; i < n; i++) {
+        if (i) fputs(", ", stdout);
+        text_print_json(text + word[i].at, word[i].len);
+    }
+    putchar(']');
+}
+
+/* The words of both sides, and pairs of their places. */
+static void print_alignment(const char *source, const struct heed_result *r)
+{
+    const struct heed_alignment *a = r->alignment;
+    const char *comma = "";
+    print_words("source_words", source, a->source, a->sources);
+    print_words("target_words", r->text, a->target, a->targets);
+    fputs(", \"alignment\": [", stdout);
+    for (int i = 0; i < a->targets; i++) {
+        if (a->link[i] < 0) continue;
+        printf("%s[%d, %d]", comma, a->link[i], i);
+        comma = ", ";
+    }
+    putchar(']');
+}
+
+/* Nine digits give back the very float. */
+static void print_json(const struct translate *c, const char *source, int64_t line,
+                       const struct heed_result *r)
+{
+    int nbest = c->t.o.nbest;
     printf("{\"line\": %lld, \"source\": ", (long long)line);
     text_print_json(source, strlen(source));
     fputs(", \"translations\": [", stdout);
     for (int k = 0; k < nbest && r[k].text; k++) {
         fputs(k ? ", {\"text\": " : "{\"text\": ", stdout);
         text_print_json(r[k].text, r[k].len);
-        printf(", \"score\": %.9g, \"logp\": %.9g, \"tokens\": %d}", r[k].score, r[k].logp,
+        printf(", \"score\": %.9g, \"logp\": %.9g, \"tokens\": %d", r[k].score, r[k].logp,
                r[k].tokens);
+        print_tokens(c, &r[k]);
+        putchar('}');
     }
     putchar(']');
+    if (r[0].alignment) print_alignment(source, &r[0]);
     print_flags(r[0].flags);
     puts("}");
 }
@@ -84,7 +129,7 @@ static int translate_block(struct translate *c, const char *const *text, const c
         c->controls += text_has_controls(text[i]);
         c->line++;
         if (c->json) {
-            print_json(text[i], c->line, r, nbest);
+            print_json(c, text[i], c->line, r);
         } else if (given) {
             print_score(r);
         } else {
@@ -189,13 +234,14 @@ int cmd_translate(int argc, char **argv)
 {
     struct translate c = {0};
     translator_init(&c.t);
-    struct option option[TRANSLATOR_OPTIONS + 4] = {
+    struct option option[TRANSLATOR_OPTIONS + 5] = {
         [TRANSLATOR_OPTIONS] = {"nbest", "N",
                                 "translations of a line, best first; at most the beam",
                                 .integer = &c.t.o.nbest, .min = 1, .max = 64},
         {"score-only", "FILE", "print score, log-probability and tokens of its translations",
          .string = &c.score_only},
-        {"json", NULL, "a JSON object a line, with scores", .flag = &c.json},
+        {"json", NULL, "a JSON object a line, with the scores of every token", .flag = &c.json},
+        {"align", NULL, "in the JSON, which words come from which", .flag = &c.t.o.align},
         {"interactive", NULL, "answer each line before waiting for the next",
          .flag = &c.interactive},
     };
@@ -214,6 +260,7 @@ int cmd_translate(int argc, char **argv)
             "  heed translate --model model < test.en > test.de\n"
             "  heed translate --model model --beam 8 --nbest 8 --json < test.en > test.jsonl\n"
             "  heed translate --model model --score-only test.de < test.en\n"
+            "  heed translate --model model --require Hund --json --align \"A dog runs.\"\n"
             "  chat-program | heed translate --model model --interactive",
         .option = option,
         .n = sizeof option / sizeof option[0],
@@ -225,7 +272,8 @@ int cmd_translate(int argc, char **argv)
         code = c.t.o.nbest > c.t.o.beam
                    ? cli_misuse("--nbest is %d, expected at most --beam, which is %d", c.t.o.nbest,
                                 c.t.o.beam)
-                   : run(&c);
+               : c.t.o.align && !c.json ? cli_misuse("--align is for --json")
+                                        : run(&c);
     }
     words_release(&c.texts);
     return code;

@@ -21,14 +21,22 @@ void translator_options(struct translator *t, struct option *out)
     struct heed_translate_options *o = &t->o;
     const struct option option[TRANSLATOR_OPTIONS] = {
         {"model", "DIR", "the directory of a trained model", .string = &t->dir, .required = true},
+        {"to", "LANG", "the language to translate to, of a model of several", .string = &o->to},
         {"beam", "N", "hypotheses that live at once; 1: greedy", .integer = &o->beam, .min = 1,
          .max = 64},
         {"length-penalty", "X", "for longer translations; 0: none", .number = &o->length_penalty,
          .max = 10},
-        {"min-length", "N", "tokens of a translation, at least", .integer = &o->min_length,
+        {"min-length", "N", "tokens before the end mark, at least", .integer = &o->min_length,
          .max = 1e6},
+        {"max-length", "N", "tokens with the end mark, at most; 0: 50 more than the text",
+         .integer = &o->max_length, .max = 1e6},
         {"no-repeat-ngram", "N", "no N tokens in a row twice; 0: any",
          .integer = &o->no_repeat_ngram, .max = 1e6},
+        {"prefix", "TEXT", "every translation begins with this", .string = &t->prefix},
+        {"require", "TEXT", "every translation has this; may be given up to 16 times",
+         .words = &t->required},
+        {"ban", "TEXT", "no translation has this; may be given up to 256 times",
+         .words = &t->banned},
         {"temperature", "T", "draw --beam translations instead of searching; 0: search",
          .number = &o->temperature, .max = 100},
         {"top-k", "N", "draw from the N likeliest tokens; 0: 256", .integer = &o->top_k,
@@ -38,6 +46,8 @@ void translator_options(struct translator *t, struct option *out)
         {"seed", "N", "the same seed draws the same", .integer64 = &t->seed, .max = 1e15},
         {"weights", NULL, "what the products read; smaller is faster", .string = &t->weights,
          .choices = "stored|f32|bf16|int8"},
+        {"batch-tokens", "N", "tokens of the source translated at once; 0: what is fast",
+         .integer = &o->batch_tokens, .max = 1e6},
         {"device", "DEVICE", "cpu, cuda:N, or ref (slow, the oracle)", .string = &t->device},
         {"threads", "N", "0 means all cores", .integer = &t->threads, .max = 4096},
         {"quiet", NULL, "print errors only", .flag = &t->quiet},
@@ -79,6 +89,8 @@ void translator_close(struct translator *t)
     heed_session_free(t->session);
     heed_model_free(t->model);
     heed_engine_free(t->engine);
+    words_release(&t->required);
+    words_release(&t->banned);
 }
 
 double translator_seconds(const struct translator *t)
@@ -105,10 +117,13 @@ int translator_run(struct translator *t, const char *const *line, const char *co
                    struct heed_result *out)
 {
     const char *some[TRANSLATOR_BLOCK], *theirs[TRANSLATOR_BLOCK]; /* those that are not blank */
+    struct heed_wish wish[TRANSLATOR_BLOCK];
     int nbest = t->o.nbest, m = 0;
     for (int i = 0; i < n; i++) {
         if (text_is_blank(line[i])) continue;
         theirs[m] = given ? given[i] : NULL;
+        wish[m] =
+            (struct heed_wish){t->prefix, t->required.v, t->banned.v, t->required.n, t->banned.n};
         some[m++] = line[i];
     }
     struct heed_error err = {0};
@@ -117,7 +132,7 @@ int translator_run(struct translator *t, const char *const *line, const char *co
     if (m && given) {
         status = heed_rescore(t->session, some, theirs, m, &result, &err);
     } else if (m) {
-        status = heed_translate(t->session, some, m, &result, &err);
+        status = heed_translate_with(t->session, some, wish, m, &result, &err);
     }
     if (status != HEED_OK) return cli_failure("%s", err.text);
     for (int i = 0, k = 0; i < n; i++) {

@@ -14,6 +14,8 @@ struct translator {
     /* by the options */
     const char *dir, *device, *weights;
     struct heed_translate_options o;
+    const char *prefix;
+    struct words required, banned;
     int threads;
     int64_t seed;
     bool quiet;
@@ -27,8 +29,8 @@ struct translator {
 };
 
 enum {
-    TRANSLATOR_OPTIONS = 13,
-    TRANSLATOR_BLOCK = 2048 /* most lines of a call: the more to choose from, the faster */
+    TRANSLATOR_OPTIONS = 19,
+    TRANSLATOR_BLOCK = 1024 /* most lines of a call: the more to choose from, the faster */
 };
 
 /* The defaults. */

@@ -16,6 +16,24 @@ double beam_penalty(float alpha, int n)
     return pow((5.0 + n) / 6.0, (double)alpha);
 }
 
+static int chosen(const struct beam_options *o)
+{
+    int drawn = o->top_k ? o->top_k : BEAM_SAMPLED;
+    return o->temperature > 0 ? drawn : o->width;
+}
+
+/* Of a hypothesis of n tokens. The end mark may be forbidden, one token by each phrase, and one by
+ * each token that there is. */
+static int candidates(const struct beam *b, int n)
+{
+    return chosen(&b->o) + 1 + b->wish.banned_n + (b->o.no_repeat ? n : 0);
+}
+
+int beam_candidates_max(const struct beam_options *o, int longest)
+{
+    return chosen(o) + 1 + BEAM_BANNED + longest;
+}
+
 static void hypotheses_bind(struct hypothesis *h, int n, int longest, char **at)
 {
     for (int i = 0; i < n; i++) {
@@ -26,18 +44,27 @@ static void hypotheses_bind(struct hypothesis *h, int n, int longest, char **at)
     }
 }
 
+/* What is known of a hypothesis with one token more. */
+struct candidate {
+    double logp;
+    int parent, place; /* place in the parent's list: its order among equals */
+    int met;           /* tokens of the required phrases that it has */
+    int turn;          /* how many of those that have as many come before it */
+};
+
 enum heed_status beam_init(struct beam *b, const struct beam_options *o, int longest,
-                           const int32_t *prefix, int prefix_n, struct heed_error *err)
+                           const struct beam_wish *wish, struct heed_error *err)
 {
     assert(o->width >= 1 && o->width <= BEAM_MAX && o->nbest >= 1 && o->nbest <= o->width);
-    size_t n = 3 * (size_t)o->width;
-    size_t tokens = (size_t)longest * (sizeof(int32_t) + sizeof(float));
-    size_t bytes = n * (sizeof(struct hypothesis) + tokens);
-    *b = (struct beam){
-        .o = *o, .longest = longest, .prefix = prefix, .prefix_n = prefix_n, .live = 1};
+    *b = (struct beam){.o = *o, .longest = longest, .live = 1};
+    if (wish) b->wish = *wish;
+    size_t n = 3 * (size_t)o->width, tokens = (size_t)longest * (sizeof(int32_t) + sizeof(float));
+    size_t known = (size_t)o->width * (candidates(b, longest) + beam_wants(b));
+    size_t bytes = known * sizeof *b->candidate + n * (sizeof(struct hypothesis) + tokens);
     b->block = calloc(1, bytes);
     if (!b->block) return error_memory(err, bytes, "the hypotheses of a sentence");
-    b->alive = b->block;
+    b->candidate = b->block;
+    b->alive = (struct hypothesis *)(b->candidate + known);
     b->next = b->alive + o->width;
     b->done = b->next + o->width;
     char *at = (char *)(b->alive + n);
@@ -51,62 +78,96 @@ void beam_release(struct beam *b)
     *b = (struct beam){0};
 }
 
-/* ---- what is not allowed ---- */
+/* ---- what is asked for ---- */
 
-static bool is_banned(const struct beam *b, int32_t id)
+/* Whether the last n - 1 tokens of h and id are the phrase. */
+static bool completes(const struct hypothesis *h, int32_t id, const int32_t *phrase, int n)
 {
-    for (int i = 0; i < b->o.banned_n; i++)
-        if (b->o.banned[i] == id) return true;
+    return phrase[n - 1] == id && h->n >= n - 1 &&
+           !memcmp(h->id + h->n - (n - 1), phrase, (n - 1) * sizeof id);
+}
+
+static bool is_banned(const struct beam *b, const struct hypothesis *h, int32_t id)
+{
+    for (int i = 0; i < b->wish.banned_n; i++)
+        if (completes(h, id, b->wish.banned[i].v, (int)b->wish.banned[i].n)) return true;
     return false;
 }
 
-/* Whether the tokens of h with id behind them end in an n-gram that h has already. */
+/* Whether h with id behind it ends in an n-gram that h has already. */
 static bool repeats(const struct hypothesis *h, int32_t id, int n)
 {
-    const int32_t *last = h->id + h->n - (n - 1);
     for (int i = 0; i + n <= h->n; i++)
-        if (h->id[i + n - 1] == id && !memcmp(h->id + i, last, (n - 1) * sizeof id)) return true;
+        if (completes(h, id, h->id + i, n)) return true;
     return false;
 }
 
-int beam_forced(const struct beam *b)
+/* How much of a phrase n tokens have: all of it somewhere, or as much of its start as they end in.
+ */
+static int progress(const int32_t *id, int n, const struct heed_ids *phrase)
 {
-    int n = b->alive[0].n;
-    return n < b->prefix_n ? b->prefix[n] : -1;
+    int most = (int)phrase->n;
+    for (int i = 0; i + most <= n; i++)
+        if (!memcmp(id + i, phrase->v, most * sizeof *id)) return most;
+    for (int k = most - 1 < n ? most - 1 : n; k > 0; k--)
+        if (!memcmp(id + n - k, phrase->v, k * sizeof *id)) return k;
+    return 0;
+}
+
+/* Of all required phrases together; *all: every one is there. */
+static int met(const struct beam *b, const int32_t *id, int n, bool *all)
+{
+    int sum = 0;
+    *all = true;
+    for (int i = 0; i < b->wish.required_n; i++) {
+        int k = progress(id, n, &b->wish.required[i]);
+        *all &= k == (int)b->wish.required[i].n;
+        sum += k;
+    }
+    return sum;
+}
+
+static bool in_prefix(const struct beam *b)
+{
+    return b->alive[0].n < (int)b->wish.prefix.n;
 }
 
 static bool allowed(const struct beam *b, const struct hypothesis *h, int32_t id)
 {
-    if (h->n < b->prefix_n) return id == b->prefix[h->n];
-    if (id == b->o.eos) return h->n >= b->o.min_length;
-    return !is_banned(b, id) &&
+    bool all;
+    if (in_prefix(b)) return id == b->wish.prefix.v[h->n];
+    if (id == b->o.eos) return h->n >= b->o.min_length && (met(b, h->id, h->n, &all), all);
+    return !is_banned(b, h, id) &&
            !(b->o.no_repeat && h->n >= b->o.no_repeat && repeats(h, id, b->o.no_repeat));
 }
 
-int beam_candidates_free(const struct beam_options *o)
+int beam_wants(const struct beam *b)
 {
-    int drawn = o->top_k ? o->top_k : BEAM_SAMPLED;
-    return (o->temperature > 0 ? drawn : o->width) + 1 + o->banned_n;
+    return b->wish.required_n ? b->wish.required_n : b->wish.prefix.n > 0;
+}
+
+void beam_wanted(const struct beam *b, int i, int32_t *id, int n)
+{
+    const struct hypothesis *h = &b->alive[i];
+    int m = 0;
+    if (in_prefix(b)) {
+        id[m++] = b->wish.prefix.v[h->n];
+    } else {
+        for (int k = 0; k < b->wish.required_n; k++) {
+            const struct heed_ids *phrase = &b->wish.required[k];
+            int have = progress(h->id, h->n, phrase);
+            if (have < (int)phrase->n) id[m++] = phrase->v[have];
+        }
+    }
+    while (m < n) id[m++] = -1;
 }
 
 int beam_candidates(const struct beam *b)
 {
-    int n = beam_candidates_free(&b->o);
-    return b->o.no_repeat ? n + b->alive[0].n : n;
+    return candidates(b, b->alive[0].n);
 }
 
 /* ---- a step ---- */
-
-struct candidate {
-    double logp;
-    int parent, place; /* place in the parent's list: its order among equals */
-};
-
-static bool before(const struct candidate *x, const struct candidate *y)
-{
-    if (x->logp != y->logp) return x->logp > y->logp;
-    return x->parent != y->parent ? x->parent < y->parent : x->place < y->place;
-}
 
 /* h = parent with one token more */
 static void extend(struct hypothesis *h, const struct hypothesis *parent, int32_t id, float score)
@@ -167,13 +228,13 @@ static int draw(const struct beam *b, const struct hypothesis *h, int rank, cons
 }
 
 /* All start from the one hypothesis there is behind the prefix; those that end leave. */
-static int sample(struct beam *b, const int32_t *id, const float *score, int n, int stride)
+static int sample(struct beam *b, const int32_t *id, const float *score, int best, int stride)
 {
-    int first = b->alive[0].n == b->prefix_n, count = first ? b->o.width : b->live, live = 0;
-    for (int i = 0; i < count; i++) {
+    int first = b->alive[0].n == (int)b->wish.prefix.n, live = 0;
+    for (int i = 0; i < (first ? b->o.width : b->live); i++) {
         int parent = first ? 0 : i, rank = first ? i : b->alive[i].rank;
         const struct hypothesis *h = &b->alive[parent];
-        int at = draw(b, h, rank, id + parent * stride, score + parent * stride, n);
+        int at = draw(b, h, rank, id + parent * stride, score + parent * stride, best);
         if (at < 0) continue;
         at += parent * stride;
         struct hypothesis *to = &b->next[live];
@@ -190,39 +251,67 @@ static int sample(struct beam *b, const int32_t *id, const float *score, int n, 
 
 /* ---- search ---- */
 
-/* What a living hypothesis can reach at most: not one more nat lost, at the longest length. */
-static bool none_can_win(const struct beam *b)
+static int compare_within(const void *a, const void *b)
 {
-    if (b->done_n < b->o.nbest) return false;
-    double top = b->next[0].logp / beam_penalty(b->o.length_penalty, b->longest);
-    return top <= b->done[b->o.nbest - 1].score;
+    const struct candidate *x = a, *y = b;
+    if (x->met != y->met) return x->met > y->met ? -1 : 1;
+    if (x->logp != y->logp) return x->logp > y->logp ? -1 : 1;
+    return x->parent != y->parent ? x->parent - y->parent : x->place - y->place;
 }
 
-static int search(struct beam *b, const int32_t *id, const float *score, int n, int stride)
+static int compare_turns(const void *a, const void *b)
 {
-    struct candidate head[BEAM_MAX]; /* the best of each row that was not taken yet */
-    int rows = b->live, live = 0;
-    for (int i = 0; i < rows; i++) head[i] = (struct candidate){-INFINITY, i, -1};
-    for (int first = -1; live < b->o.width;) {
-        /* the row that was taken from, or all of them, moves to its next candidate */
-        for (int i = 0; i < rows; i++) {
-            if (first >= 0 && i != first) continue;
-            struct candidate *c = &head[i];
-            do c->place++;
-            while (c->place < n && !allowed(b, &b->alive[i], id[i * stride + c->place]));
-            c->logp =
-                c->place < n ? b->alive[i].logp + (double)score[i * stride + c->place] : -INFINITY;
-        }
-        struct candidate *best = &head[0];
-        for (int i = 1; i < rows; i++)
-            if (before(&head[i], best)) best = &head[i];
-        if (best->logp == -INFINITY) break;
-        first = best->parent;
-        const struct hypothesis *parent = &b->alive[first];
-        int at = first * stride + best->place;
+    const struct candidate *x = a, *y = b;
+    return x->turn != y->turn ? x->turn - y->turn : y->met - x->met;
+}
+
+/* Those of one hypothesis that are allowed, into c; returns how many. The ids are the best, of
+ * which `own` are looked at, and what was wanted, which may be among them. */
+static int collect_row(const struct beam *b, int parent, const int32_t *id, const float *score,
+                       int own, int best, struct candidate *c)
+{
+    const struct hypothesis *h = &b->alive[parent];
+    int n = 0, all = own + beam_wants(b);
+    for (int k = 0; k < all; k++) {
+        int at = k < own ? k : best + k - own;
+        bool again = false;
+        for (int i = 0; i < n && k >= own; i++) again |= id[c[i].place] == id[at];
+        if (again || score[at] == -INFINITY || !allowed(b, h, id[at])) continue;
+        bool unused;
+        h->id[h->n] = id[at];
+        c[n++] = (struct candidate){.logp = h->logp + (double)score[at],
+                                    .parent = parent,
+                                    .place = at,
+                                    .met = met(b, h->id, h->n + 1, &unused)};
+    }
+    return n;
+}
+
+/* The candidates in the order in which they are taken; returns how many. A sentence looks at no
+ * more than it asked for, whatever the others of its batch did. */
+static int collect(struct beam *b, const int32_t *id, const float *score, int best, int wants)
+{
+    struct candidate *c = b->candidate;
+    int n = 0, own = beam_candidates(b), stride = best + wants;
+    if (own > best) own = best;
+    for (int i = 0; i < b->live; i++)
+        n += collect_row(b, i, id + i * stride, score + i * stride, own, best, c + n);
+    qsort(c, n, sizeof *c, compare_within);
+    if (!b->wish.required_n) return n;
+    for (int i = 1; i < n; i++) c[i].turn = c[i].met == c[i - 1].met ? c[i - 1].turn + 1 : 0;
+    qsort(c, n, sizeof *c, compare_turns);
+    return n;
+}
+
+static int search(struct beam *b, const int32_t *id, const float *score, int best, int wants)
+{
+    int live = 0, n = collect(b, id, score, best, wants);
+    for (int i = 0; i < n && live < b->o.width; i++) {
+        const struct candidate *c = &b->candidate[i];
+        int at = c->parent * (best + wants) + c->place;
         struct hypothesis *h = &b->next[live];
-        extend(h, parent, id[at], score[at]);
-        h->parent = first;
+        extend(h, &b->alive[c->parent], id[at], score[at]);
+        h->parent = c->parent;
         if (id[at] == b->o.eos)
             finish(b, h, 0);
         else
@@ -231,12 +320,22 @@ static int search(struct beam *b, const int32_t *id, const float *score, int n, 
     return live;
 }
 
-void beam_advance(struct beam *b, const int32_t *id, const float *score, int n, int stride)
+/* What a living hypothesis can reach at most: not one more nat lost, at the longest length. */
+static bool none_can_win(const struct beam *b, int live)
 {
-    bool drawn = b->o.temperature > 0 && beam_forced(b) < 0;
-    int live = drawn ? sample(b, id, score, n, stride) : search(b, id, score, n, stride);
+    if (b->done_n < b->o.nbest) return false;
+    double top = -INFINITY;
+    for (int i = 0; i < live; i++) top = fmax(top, b->next[i].logp);
+    return top / beam_penalty(b->o.length_penalty, b->longest) <= b->done[b->o.nbest - 1].score;
+}
+
+void beam_advance(struct beam *b, const int32_t *id, const float *score, int best, int wants)
+{
+    bool drawn = b->o.temperature > 0 && !in_prefix(b);
+    int live = drawn ? sample(b, id, score, best, best + wants) : search(b, id, score, best, wants);
     struct hypothesis *swap = b->alive;
-    bool over = !live || b->done_n >= b->o.width || (b->o.temperature == 0 && none_can_win(b));
+    bool over =
+        !live || b->done_n >= b->o.width || (b->o.temperature == 0 && none_can_win(b, live));
     bool cut = !over && b->next[0].n >= b->longest;
     /* Outputs that reached their longest length without an end come behind those that have one. */
     for (int i = 0, ended = b->done_n; cut && i < live && b->done_n < b->o.nbest; i++)

@@ -10,13 +10,18 @@
  *
  * With a temperature there is no search: every hypothesis draws its next token.
  *
- * Call order: init; candidates, advance, until live is 0; then done[..done_n), best first; release.
+ * Where phrases are required (after Post and Vilar 2018), candidates that have as many of their
+ * tokens compete among themselves, and the places of the living go round among these groups. So
+ * the most advanced get further at every step, and no output ends before it has them all.
+ *
+ * Call order: init; candidates, wanted, advance, until live is 0; then done[..done_n), best first;
+ * release.
  */
 #ifndef HEED_DECODE_BEAM_H
 #define HEED_DECODE_BEAM_H
 #include "heed.h"
 
-enum { BEAM_MAX = 64, BEAM_SAMPLED = 256 };
+enum { BEAM_MAX = 64, BEAM_SAMPLED = 256, BEAM_REQUIRED = 16, BEAM_BANNED = 256 };
 
 struct beam_options {
     int width;            /* hypotheses that live at once; 1: greedy */
@@ -29,9 +34,15 @@ struct beam_options {
     int top_k;         /* of the so many likeliest tokens, at most BEAM_SAMPLED; 0: of as many */
     float top_p;       /* of those that together have this probability; 0 or 1: of all */
     uint64_t seed;     /* the same seed draws the same */
-    const int32_t *banned;
-    int banned_n;
     int eos;
+};
+
+/* What is asked of the outputs for one sentence; {0}: nothing. Phrases are not empty. */
+struct beam_wish {
+    struct heed_ids prefix; /* they begin with this; with the end mark last it is all of them */
+    const struct heed_ids *required; /* at most BEAM_REQUIRED phrases they must have ... */
+    const struct heed_ids *banned;   /* ... and at most BEAM_BANNED they must not */
+    int required_n, banned_n;
 };
 
 struct hypothesis {
@@ -46,31 +57,33 @@ struct hypothesis {
 
 struct beam {
     struct beam_options o;
+    struct beam_wish wish;
     int longest; /* tokens of an output, end mark included */
-    const int32_t *prefix;
-    int prefix_n;
     int live, done_n;
     struct hypothesis *alive, *next; /* [width] */
     struct hypothesis *done;         /* [width], best first */
+    struct candidate *candidate;     /* of a step */
     void *block;
 };
 
-/* One living hypothesis without tokens. Every output begins with prefix[prefix_n], which the caller
- * keeps. */
+/* One living hypothesis without tokens. wish may be NULL; the caller keeps what it points at. */
 enum heed_status beam_init(struct beam *b, const struct beam_options *o, int longest,
-                           const int32_t *prefix, int prefix_n, struct heed_error *err);
+                           const struct beam_wish *wish, struct heed_error *err);
 void beam_release(struct beam *b);
 
-/* The only next token, while the prefix lasts; else -1. */
-int beam_forced(const struct beam *b);
 /* How many of the best next tokens of each living hypothesis advance wants to know: more than
  * width, since some may not be allowed. */
 int beam_candidates(const struct beam *b);
-/* The same without no_repeat, which adds one for every token of the output. */
-int beam_candidates_free(const struct beam_options *o);
-/* id, score: [live][stride], best first; the score is a log-probability. n of each row are there.
- */
-void beam_advance(struct beam *b, const int32_t *id, const float *score, int n, int stride);
+/* The most that can be, for outputs of at most `longest` tokens. */
+int beam_candidates_max(const struct beam_options *o, int longest);
+/* Next tokens of living hypothesis i that advance must know as well, however unlikely: fills
+ * id[n], with -1 behind the last. */
+void beam_wanted(const struct beam *b, int i, int32_t *id, int n);
+/* At most so many. */
+int beam_wants(const struct beam *b);
+/* id, score: [live][best + wants]; the best first, then those wanted; a score is a log-probability.
+ * More of either than were asked for do no harm. */
+void beam_advance(struct beam *b, const int32_t *id, const float *score, int best, int wants);
 
 /* ((5 + n) / 6)^alpha */
 double beam_penalty(float alpha, int n);

@@ -21,19 +21,36 @@ enum {
 void pieces_release(struct pieces *p)
 {
     for (int i = 0; p->out && i < p->n * p->nbest; i++) translation_release(&p->out[i]);
-    for (int i = 0; p->prefix && i < p->n; i++) free(p->prefix[i].v);
+    for (int i = 0; p->wish && i < p->n; i++) free(p->wish[i].prefix.v);
+    for (int i = 0; p->phrases && i < p->texts; i++) {
+        for (int k = 0; k < p->phrases[i].n; k++) free(p->phrases[i].v[k].v);
+        free(p->phrases[i].v);
+    }
     free(p->ids.v);
     free(p->part);
     free(p->text);
+    free(p->phrases);
+    free(p->tagged);
     free(p->src);
-    free(p->prefix);
+    free(p->wish);
     free(p->out);
     free(p->flags);
 }
 
+/* Whether a text begins with a Chinese, Japanese or full-width character, between which there are
+ * no spaces. */
+static bool is_wide(const char *text, size_t len)
+{
+    if (utf8_char(text, len) != 3) return false;
+    const unsigned char *c = (const unsigned char *)text;
+    unsigned x = (c[0] & 15u) << 12 | (c[1] & 63u) << 6 | (c[2] & 63u);
+    return (x >= 0x2e80 && x <= 0x9fff) || (x >= 0xff00 && x <= 0xff65);
+}
+
 /* ---- from texts to pieces ---- */
 
-static enum heed_status part_add(struct pieces *p, size_t at, const char *gap, size_t gap_len,
+/* at: of its ids */
+static enum heed_status part_add(struct pieces *p, size_t at, struct heed_span where, size_t gap,
                                  struct heed_error *err)
 {
     if (p->parts == p->parts_cap) {
@@ -44,23 +61,27 @@ static enum heed_status part_add(struct pieces *p, size_t at, const char *gap, s
         p->part = v;
         p->parts_cap = cap;
     }
-    p->part[p->parts++] = (struct part){.at = at, .gap = gap, .gap_len = gap_len};
+    p->part[p->parts++] = (struct part){.at = at, .where = where, .gap = gap};
     return HEED_OK;
 }
 
 /* The sentences of a long text, those that are short together with the next. */
 static enum heed_status fill_sentences(struct pieces *p, const struct heed_tokenizer *t,
-                                       const char *text, const struct sentences *s,
+                                       const char *text, const struct spans *s,
                                        struct heed_error *err)
 {
     enum heed_status status = HEED_OK;
-    for (size_t i = 0, next; i < s->n && !status; i = next) {
-        size_t at = p->ids.n, start = s->v[i].start, before = i ? s->v[i - 1].end : start;
-        for (next = i; next < s->n && !status && p->ids.n - at < SHORT_SENTENCE; next++) {
+    size_t before = s->v[0].at; /* the end of the last part */
+    for (size_t i = 0; i < s->n && !status;) {
+        size_t at = p->ids.n, start = s->v[i].at, end = start;
+        for (; i < s->n && !status && p->ids.n - at < SHORT_SENTENCE; i++) {
             p->ids.n = at;
-            status = heed_encode(t, text + start, s->v[next].end - start, &p->ids, err);
+            end = s->v[i].at + s->v[i].len;
+            status = heed_encode(t, text + start, end - start, &p->ids, err);
         }
-        if (!status) status = part_add(p, at, text + before, start - before, err);
+        if (!status)
+            status = part_add(p, at, (struct heed_span){start, end - start}, start - before, err);
+        before = end;
     }
     return status;
 }
@@ -72,58 +93,83 @@ static enum heed_status fill_text(struct pieces *p, const struct heed_tokenizer 
     enum heed_status status = heed_encode(t, text, len, &p->ids, err);
     if (status || p->ids.n == at) return status;
     size_t most = longest < LONG_TEXT ? (size_t)longest : LONG_TEXT;
-    struct sentences s = {0};
+    struct spans s = {0};
     if (p->ids.n - at > most) status = sentences_split(&s, text, len, err);
     if (!status && s.n > 1) {
         p->ids.n = at;
         status = fill_sentences(p, t, text, &s, err);
     } else if (!status) {
-        status = part_add(p, at, text, 0, err);
+        status = part_add(p, at, (struct heed_span){0, len}, 0, err);
     }
     free(s.v);
     return status;
 }
 
-/* Pieces of at most `longest` tokens, now that the ids stay where they are. */
-static enum heed_status cut(struct pieces *p, int longest, struct heed_error *err)
+static enum heed_status cut_open(struct pieces *p, size_t n, struct heed_error *err)
 {
-    size_t n = 0;
+    p->src = n > INT_MAX / BEAM_MAX ? NULL : calloc(n + 1, sizeof *p->src);
+    p->wish = p->src ? calloc(n + 1, sizeof *p->wish) : NULL;
+    p->flags = p->wish ? calloc(n + 1, sizeof *p->flags) : NULL;
+    p->out = p->flags ? calloc(n * p->nbest + 1, sizeof *p->out) : NULL;
+    if (p->out && p->tag_n) p->tagged = malloc((p->ids.n + n * p->tag_n + 1) * sizeof *p->tagged);
+    if (!p->out || (p->tag_n && !p->tagged))
+        return error_memory(err, n * p->nbest * sizeof *p->out, "sentences");
+    return HEED_OK;
+}
+
+/* Pieces of at most `longest` tokens, now that the ids stay where they are. */
+static enum heed_status cut(struct pieces *p, const struct pieces_options *o,
+                            struct heed_error *err)
+{
+    size_t n = 0, tag = o->tag.n, longest = (size_t)o->longest - tag;
     for (int i = 0; i < p->parts; i++)
         n += (p->part[i + 1].at - p->part[i].at + longest - 1) / longest;
-    p->src = n > INT_MAX / BEAM_MAX ? NULL : calloc(n + 1, sizeof *p->src);
-    p->prefix = p->src ? calloc(n + 1, sizeof *p->prefix) : NULL;
-    p->flags = p->prefix ? calloc(n + 1, sizeof *p->flags) : NULL;
-    p->out = p->flags ? calloc(n * p->nbest + 1, sizeof *p->out) : NULL;
-    if (!p->out) return error_memory(err, n * p->nbest * sizeof *p->out, "sentences");
+    enum heed_status status = cut_open(p, n, err);
+    if (status) return status;
+    int32_t *to = p->tagged;
     for (int i = 0; i < p->parts; i++) {
         size_t at = p->part[i].at, end = p->part[i + 1].at;
         p->part[i].first = p->n;
         for (size_t len; at < end; at += len) {
-            len = end - at < (size_t)longest ? end - at : (size_t)longest;
-            p->src[p->n++] = (struct heed_ids){p->ids.v + at, len, 0};
+            len = end - at < longest ? end - at : longest;
+            struct heed_ids *src = &p->src[p->n++];
+            *src = (struct heed_ids){p->ids.v + at, len, 0};
+            if (!tag) continue;
+            memcpy(to, o->tag.v, tag * sizeof *to);
+            memcpy(to + tag, src->v, len * sizeof *to);
+            *src = (struct heed_ids){to, tag + len, 0};
+            to += tag + len;
         }
     }
     p->part[p->parts].first = p->n;
     return HEED_OK;
 }
 
-enum heed_status pieces_fill(struct pieces *p, const struct heed_tokenizer *t, int longest,
-                             int nbest, const char *const *text, int texts, struct heed_error *err)
+enum heed_status pieces_fill(struct pieces *p, const struct heed_tokenizer *t,
+                             const struct pieces_options *o, const char *const *text, int texts,
+                             struct heed_error *err)
 {
-    p->nbest = nbest;
+    p->source = text;
+    p->nbest = o->nbest;
+    p->tag_n = (int)o->tag.n;
     p->text = malloc(((size_t)texts + 1) * sizeof *p->text);
-    if (!p->text) return error_memory(err, texts * sizeof *p->text, "sentences");
+    p->phrases = calloc((size_t)texts + 1, sizeof *p->phrases);
+    if (!p->text || !p->phrases) return error_memory(err, texts * sizeof *p->text, "sentences");
+    p->texts = texts;
     enum heed_status status = HEED_OK;
     for (int i = 0; i < texts && !status; i++) {
         p->text[i] = p->parts;
-        status = fill_text(p, t, longest, text[i], err);
+        status = fill_text(p, t, o->longest - p->tag_n, text[i], err);
     }
     p->text[texts] = p->parts;
-    if (!status) status = part_add(p, p->ids.n, NULL, 0, err); /* the end of the last */
+    /* the end of the last */
+    if (!status) status = part_add(p, p->ids.n, (struct heed_span){0}, 0, err);
     if (status) return status;
     p->parts--;
-    return cut(p, longest, err);
+    return cut(p, o, err);
 }
+
+/* ---- wishes ---- */
 
 static enum heed_status append_id(struct heed_ids *ids, int32_t id, struct heed_error *err)
 {
@@ -135,28 +181,96 @@ static enum heed_status append_id(struct heed_ids *ids, int32_t id, struct heed_
     return HEED_OK;
 }
 
-enum heed_status pieces_prefix(struct pieces *p, const struct heed_tokenizer *t, int longest,
-                               const char *const *prefix, bool whole, int texts,
-                               struct heed_error *err)
+/* What a translation has where the text is in it. The mark of a space that stands alone before a
+ * text without spaces, such as a Chinese one, is only there at the start of a line. */
+static enum heed_status phrase_make(struct heed_ids *ids, const struct heed_tokenizer *t,
+                                    const char *text, struct heed_error *err)
 {
-    for (int i = 0; i < texts; i++) {
-        int first = p->part[p->text[i]].first, n = p->part[p->text[i + 1]].first - first;
-        if (n == 0 || !prefix[i]) continue;
-        if (whole && n > 1)
-            return error_set(err, HEED_EARG, "sentence %d is too long to be scored at once", i + 1);
-        struct heed_ids *ids = &p->prefix[first];
-        enum heed_status status = heed_encode(t, prefix[i], strlen(prefix[i]), ids, err);
-        if (!status && whole) status = append_id(ids, tokenizer_eos(t), err);
+    static const char space[] = "\xe2\x96\x81";
+    enum heed_status status = heed_encode(t, text, strlen(text), ids, err);
+    if (status) return status;
+    if (ids->n > 1 && is_wide(text, strlen(text)) &&
+        !strcmp(heed_tokenizer_piece(t, ids->v[0]), space))
+        memmove(ids->v, ids->v + 1, --ids->n * sizeof *ids->v);
+    return ids->n ? HEED_OK : error_set(err, HEED_EARG, "a required or banned text is empty");
+}
+
+static enum heed_status phrases_make(struct phrases *p, const struct heed_tokenizer *t,
+                                     const struct heed_wish *w, struct heed_error *err)
+{
+    int n = w->required_n + w->banned_n;
+    if (w->required_n > BEAM_REQUIRED || w->banned_n > BEAM_BANNED)
+        return error_set(err, HEED_EARG,
+                         "%d texts are required and %d banned, expected at most %d and %d",
+                         w->required_n, w->banned_n, BEAM_REQUIRED, BEAM_BANNED);
+    if (n == 0) return HEED_OK;
+    p->v = calloc(n, sizeof *p->v);
+    if (!p->v) return error_memory(err, n * sizeof *p->v, "phrases");
+    p->n = n;
+    enum heed_status status = HEED_OK;
+    for (int i = 0; i < n && !status; i++)
+        status = phrase_make(
+            &p->v[i], t, i < w->required_n ? w->required[i] : w->banned[i - w->required_n], err);
+    return status;
+}
+
+/* The wish of a text for its pieces: the prefix is the first one's, what is banned is for all. */
+static enum heed_status wish_text(struct pieces *p, const struct heed_tokenizer *t, int text,
+                                  const struct heed_wish *w, bool whole, struct heed_error *err)
+{
+    int first = p->part[p->text[text]].first, n = p->part[p->text[text + 1]].first - first;
+    struct phrases *phrases = &p->phrases[text];
+    if (n == 0) return HEED_OK;
+    if (n > 1 && (whole || w->required_n))
+        return error_set(err, HEED_EARG,
+                         "text %d is translated in %d pieces, expected one where %s", text + 1, n,
+                         whole ? "it is scored" : "something is required");
+    enum heed_status status = phrases_make(phrases, t, w, err);
+    for (int i = first; i < first + n && !status; i++) {
+        p->wish[i].required = phrases->v;
+        p->wish[i].required_n = w->required_n;
+        p->wish[i].banned = phrases->v ? phrases->v + w->required_n : NULL;
+        p->wish[i].banned_n = w->banned_n;
+    }
+    struct heed_ids *prefix = &p->wish[first].prefix;
+    if (!status && w->prefix) status = heed_encode(t, w->prefix, strlen(w->prefix), prefix, err);
+    if (!status && whole) status = append_id(prefix, tokenizer_eos(t), err);
+    return status;
+}
+
+enum heed_status pieces_wish(struct pieces *p, const struct heed_tokenizer *t, int longest,
+                             const struct heed_wish *wish, bool whole, struct heed_error *err)
+{
+    for (int i = 0; i < p->texts; i++) {
+        enum heed_status status = wish_text(p, t, i, &wish[i], whole, err);
         if (status) return status;
-        if (ids->n > (size_t)longest)
+        size_t n = p->wish[p->part[p->text[i]].first].prefix.n;
+        if (n > (size_t)longest)
             return error_set(err, HEED_EARG,
-                             "what is given for sentence %d has %zu tokens, expected at most %d",
-                             i + 1, ids->n, longest);
+                             "what is given for text %d has %zu tokens, expected at most %d", i + 1,
+                             n, longest);
     }
     return HEED_OK;
 }
 
 /* ---- from pieces to texts ---- */
+
+enum heed_status pieces_target(const struct pieces *p, int part, int rank, struct heed_ids *ids,
+                               struct heed_error *err)
+{
+    size_t n = 0;
+    const struct translation *x = p->out + rank;
+    for (int i = p->part[part].first; i < p->part[part + 1].first; i++)
+        n += x[(size_t)i * p->nbest].ids.n;
+    *ids = (struct heed_ids){malloc((n + 1) * sizeof *ids->v), 0, n};
+    if (!ids->v) return error_memory(err, n * sizeof *ids->v, "a translation");
+    for (int i = p->part[part].first; i < p->part[part + 1].first; i++) {
+        const struct heed_ids *y = &x[(size_t)i * p->nbest].ids;
+        memcpy(ids->v + ids->n, y->v, y->n * sizeof *ids->v);
+        ids->n += y->n;
+    }
+    return HEED_OK;
+}
 
 struct string {
     char *v;
@@ -179,57 +293,71 @@ static enum heed_status append(struct string *s, const char *text, size_t len,
     return HEED_OK;
 }
 
-/* Chinese, Japanese and full-width characters, between which there are no spaces. */
 static bool ends_wide(const struct string *s)
 {
     size_t at = s->n;
     while (at && ((unsigned char)s->v[at - 1] & 0xc0) == 0x80) at--;
-    if (at == 0 || utf8_char(s->v + at - 1, s->n - at + 1) != 3) return false;
-    const unsigned char *c = (const unsigned char *)s->v + at - 1;
-    unsigned x = (c[0] & 15u) << 12 | (c[1] & 63u) << 6 | (c[2] & 63u);
-    return (x >= 0x2e80 && x <= 0x9fff) || (x >= 0xff00 && x <= 0xff65);
+    return at && is_wide(s->v + at - 1, s->n - at + 1);
 }
 
 /* White space between sentences stays what it was, but whether there is a space at all is for the
  * language of the translation to say. */
-static enum heed_status append_gap(struct string *s, const struct part *p, struct heed_error *err)
+static enum heed_status append_gap(struct string *s, const char *gap, size_t len,
+                                   struct heed_error *err)
 {
-    bool none = p->gap_len == 0, space = p->gap_len == 1 && *p->gap == ' ';
     if (s->n == 0) return HEED_OK;
-    if (none || space) return ends_wide(s) ? HEED_OK : append(s, " ", 1, err);
-    return append(s, p->gap, p->gap_len, err);
+    if (len == 0 || (len == 1 && *gap == ' '))
+        return ends_wide(s) ? HEED_OK : append(s, " ", 1, err);
+    return append(s, gap, len, err);
 }
 
 /* Adds the translation of a part, which the ids of its pieces make together. */
-static enum heed_status append_part(struct string *s, const struct pieces *p,
-                                    const struct heed_tokenizer *t, int part, int rank,
-                                    struct heed_result *r, struct heed_error *err)
+static enum heed_status append_part(struct string *s, struct pieces *p,
+                                    const struct heed_tokenizer *t, int text, int part, int rank,
+                                    struct heed_error *err)
 {
-    int first = p->part[part].first, last = p->part[part + 1].first;
-    size_t n = 0, len;
-    for (int i = first; i < last; i++) n += p->out[(size_t)i * p->nbest + rank].ids.n;
-    int32_t *ids = malloc((n + 1) * sizeof *ids), *end = ids;
-    if (!ids) return error_memory(err, n * sizeof *ids, "a translation");
-    for (int i = first; i < last; i++) {
-        const struct translation *x = &p->out[(size_t)i * p->nbest + rank];
-        memcpy(end, x->ids.v, x->ids.n * sizeof *ids);
-        end += x->ids.n;
-        r->tokens += (int)x->ids.n + x->ended;
-        r->logp += (float)x->logp;
-        r->score += (float)x->score;
-        if (rank == 0) r->flags |= p->flags[i];
-    }
-    char *text = NULL;
-    enum heed_status status = heed_decode(t, ids, n, &text, &len, err);
-    if (!status) status = append_gap(s, &p->part[part], err);
-    if (!status) status = append(s, text, len, err);
-    free(text);
-    free(ids);
+    struct part *x = &p->part[part];
+    struct heed_ids ids = {0};
+    char *decoded = NULL;
+    size_t len;
+    const char *gap = p->source[text] + x->where.at - x->gap;
+    enum heed_status status = pieces_target(p, part, rank, &ids, err);
+    if (!status) status = heed_decode(t, ids.v, ids.n, &decoded, &len, err);
+    if (!status) status = append_gap(s, gap, x->gap, err);
+    if (!status && rank == 0) x->target = s->n;
+    if (!status) status = append(s, decoded, len, err);
+    free(decoded);
+    free(ids.v);
     return status;
 }
 
-enum heed_status pieces_join(const struct pieces *p, const struct heed_tokenizer *t, int text,
-                             int rank, struct heed_result *r, struct heed_error *err)
+/* What the pieces [first, last) add up to, besides the text. */
+static enum heed_status add_up(const struct pieces *p, const struct heed_tokenizer *t, int first,
+                               int last, int rank, struct heed_result *r, struct heed_error *err)
+{
+    const struct translation *x = p->out + rank;
+    for (int i = first; i < last; i++)
+        r->tokens += (int)x[(size_t)i * p->nbest].ids.n + x[(size_t)i * p->nbest].ended;
+    int32_t *id = malloc((r->tokens + 1) * sizeof *id);
+    float *logp = malloc((r->tokens + 1) * sizeof *logp);
+    r->id = id, r->token_logp = logp;
+    if (!id || !logp) return error_memory(err, r->tokens * sizeof *id, "a translation");
+    for (int i = first; i < last; i++) {
+        const struct translation *y = &x[(size_t)i * p->nbest];
+        size_t n = y->ids.n + y->ended;
+        memcpy(id, y->ids.v, y->ids.n * sizeof *id);
+        memcpy(logp, y->token_score, n * sizeof *logp);
+        if (y->ended) id[n - 1] = tokenizer_eos(t);
+        id += n, logp += n;
+        r->logp += (float)y->logp;
+        r->score += (float)y->score;
+        if (rank == 0) r->flags |= p->flags[i];
+    }
+    return HEED_OK;
+}
+
+enum heed_status pieces_join(struct pieces *p, const struct heed_tokenizer *t, int text, int rank,
+                             struct heed_result *r, struct heed_error *err)
 {
     int first = p->text[text], last = p->text[text + 1];
     if (first == last && rank) return HEED_OK;
@@ -239,13 +367,10 @@ enum heed_status pieces_join(const struct pieces *p, const struct heed_tokenizer
     struct heed_result sum = {0};
     enum heed_status status = append(&s, "", 0, err);
     for (int i = first; i < last && !status; i++)
-        status = append_part(&s, p, t, i, rank, &sum, err);
-    if (status) {
-        free(s.v);
-        return status;
-    }
+        status = append_part(&s, p, t, text, i, rank, err);
+    if (!status) status = add_up(p, t, p->part[first].first, p->part[last].first, rank, &sum, err);
     sum.text = s.v;
     sum.len = s.n;
     *r = sum;
-    return HEED_OK;
+    return status;
 }

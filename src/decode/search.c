@@ -16,7 +16,8 @@
 #include "text/pack.h"
 
 enum {
-    SOURCE_ROWS = 64, /* of a batch for each sentence, end marks included */
+    SOURCE_ROWS = 64, /* of a batch for each sentence, end marks included, ... */
+    SOURCE_MEAN = 32, /* ... or so many, where the caller says how many there are in all */
     STEP_ROWS = 128,  /* hypotheses of a step, unless the caller says otherwise */
     CACHE_ROWS = 128, /* positions for each hypothesis, at least those of one sentence */
     EXTRA_LENGTH = 50 /* an output may be so much longer than its source (paper 6.1) */
@@ -29,15 +30,17 @@ struct slot {
     int memory, memory_len; /* its rows of the memory */
     int row;                /* of the first hypothesis in a position of the cache */
     int32_t *at, *next;     /* [width][longest] lists of cache rows, now and after the step */
+    float *attention;       /* of the tokens so far, when it is watched */
 };
 
 /* The arrays of a step. */
 struct rows {
-    int32_t *first, *memory, *memory_len;                   /* by sentence */
-    int32_t *id, *pos, *force, *cache_at, *self, *self_len; /* by hypothesis */
-    int32_t *self_at;                                       /* the lists, end to end */
-    int32_t *best;                                          /* [rows][candidates] */
+    int32_t *first, *memory, *memory_len;                  /* by sentence */
+    int32_t *id, *pos, *want, *cache_at, *self, *self_len; /* by hypothesis */
+    int32_t *self_at;                                      /* the lists, end to end */
+    int32_t *best;                                         /* [rows][candidates + wants] */
     float *best_score;
+    float *weights; /* [rows * heads][max_length] where attention is watched */
 };
 
 struct search {
@@ -53,7 +56,13 @@ struct search {
     int rows_now;                              /* hypotheses of the batch at its start */
     struct rows a;
     void *block; /* a's arrays and the slots' lists */
+    int watch;   /* 1 + a decoder layer; 0: none */
 };
+
+static int max(int a, int b)
+{
+    return a > b ? a : b;
+}
 
 int search_longest(const struct search *s)
 {
@@ -62,23 +71,29 @@ int search_longest(const struct search *s)
 
 /* Tokens of an output, its end mark included. */
 static int output_longest(const struct search *s, const struct heed_ids *src,
-                          const struct heed_ids *prefix)
+                          const struct beam_wish *wish)
 {
     int longest = s->o.longest ? s->o.longest : (int)src->n + 1 + EXTRA_LENGTH;
     if (longest > s->p->config.max_length) longest = s->p->config.max_length;
-    return prefix && (int)prefix->n > longest ? (int)prefix->n : longest;
+    return wish && (int)wish->prefix.n > longest ? (int)wish->prefix.n : longest;
 }
 
 void translation_release(struct translation *t)
 {
     free(t->ids.v);
     free(t->token_score);
+    free(t->attention);
     *t = (struct translation){0};
 }
 
 void search_no_repeat(struct search *s, int n)
 {
     s->o.beam.no_repeat = n;
+}
+
+void search_watch(struct search *s, int layer)
+{
+    s->watch = layer + 1;
 }
 
 /* ---- life ---- */
@@ -93,15 +108,17 @@ static int32_t *take(int32_t **at, size_t n)
 static size_t host_layout(struct search *s, int32_t *base)
 {
     size_t rows = s->rows, slots = rows / s->o.beam.width, list = s->cached;
-    size_t best = rows * s->candidates;
+    size_t best = rows * (s->candidates + BEAM_REQUIRED), want = rows * BEAM_REQUIRED;
+    size_t weights = s->o.watched ? rows * s->p->config.heads * s->p->config.max_length : 0;
     int32_t *at = base;
     struct rows *a = &s->a;
     a->first = take(&at, slots + 1), a->memory = take(&at, slots), a->memory_len = take(&at, slots);
     a->id = take(&at, rows), a->pos = take(&at, rows), a->cache_at = take(&at, rows),
-    a->force = take(&at, rows);
+    a->want = take(&at, want);
     a->self = take(&at, rows), a->self_len = take(&at, rows), a->self_at = take(&at, list);
     a->best = take(&at, best), a->best_score = (float *)take(&at, best);
-    return (3 * slots + 1 + 6 * rows + list + 2 * best) * sizeof *base;
+    a->weights = (float *)take(&at, weights);
+    return (3 * slots + 1 + 5 * rows + want + list + 2 * best + weights) * sizeof *base;
 }
 
 static enum heed_status host_open(struct search *s, struct heed_error *err)
@@ -136,19 +153,22 @@ enum heed_status search_open(struct search **out, struct backend *be, const stru
     s->be = be;
     s->p = p;
     s->o = *o;
-    s->rows = (o->rows ? o->rows : STEP_ROWS) / b->width * b->width;
-    if (s->rows < b->width) s->rows = b->width;
-    s->source_rows = s->rows / b->width * SOURCE_ROWS;
-    if (s->source_rows < c->max_length) s->source_rows = c->max_length;
-    s->cached = s->rows * CACHE_ROWS;
-    if (s->cached < b->width * c->max_length) s->cached = b->width * c->max_length;
-    s->candidates = beam_candidates_free(b) + c->max_length;
+    int sentences = (o->rows ? o->rows : STEP_ROWS) / b->width;
+    if (o->batch_tokens) sentences = o->batch_tokens / SOURCE_MEAN;
+    sentences = max(sentences, 1);
+    s->rows = sentences * b->width;
+    s->source_rows =
+        max(o->batch_tokens ? o->batch_tokens : sentences * SOURCE_ROWS, c->max_length);
+    s->cached = max(s->rows * CACHE_ROWS, b->width * c->max_length);
+    s->candidates = beam_candidates_max(b, c->max_length);
     if (s->candidates > c->vocab_size) s->candidates = c->vocab_size;
     struct run_options r = {.rows_src = s->source_rows,
                             .rows_tgt = s->rows,
                             .sentences = s->rows / b->width,
                             .candidates = s->candidates,
-                            .cached = s->cached};
+                            .wants = BEAM_REQUIRED,
+                            .cached = s->cached,
+                            .watched = o->watched};
     enum heed_status status = host_open(s, err);
     if (!status) status = run_open(&s->run, be, p, &r, err);
     if (!status) status = cache_open(s, err);
@@ -165,6 +185,7 @@ static void slot_close(struct slot *k)
     beam_release(&k->beam);
     free(k->at);
     free(k->next);
+    free(k->attention);
 }
 
 void search_free(struct search *s)
@@ -180,7 +201,12 @@ void search_free(struct search *s)
 
 /* ---- one batch ---- */
 
-static enum heed_status slot_open(struct search *s, int which, const struct heed_ids *prefix,
+static size_t attention_bytes(const struct search *s, const struct slot *k, int tokens)
+{
+    return (size_t)tokens * s->p->config.heads * k->memory_len * sizeof *k->attention;
+}
+
+static enum heed_status slot_open(struct search *s, int which, const struct beam_wish *wish,
                                   int longest, const struct packed *b, int i,
                                   struct heed_error *err)
 {
@@ -194,18 +220,19 @@ static enum heed_status slot_open(struct search *s, int which, const struct heed
                        .at = malloc(bytes),
                        .next = malloc(bytes)};
     s->open++;
-    if (!k->at || !k->next) return error_memory(err, bytes, "the search for a sentence");
+    if (s->watch) k->attention = malloc(attention_bytes(s, k, longest));
+    if (!k->at || !k->next || (s->watch && !k->attention))
+        return error_memory(err, bytes, "the search for a sentence");
     struct beam_options o = s->o.beam;
     /* what is drawn depends on the sentence, not on its place */
     for (int j = 0; j < k->memory_len; j++)
         o.seed = random_at(o.seed, (uint64_t)j, (uint64_t)b->src[k->memory + j]);
-    return beam_init(&k->beam, &o, longest, prefix ? prefix->v : NULL, prefix ? (int)prefix->n : 0,
-                     err);
+    return beam_init(&k->beam, &o, longest, wish, err);
 }
 
 /* Encodes the sentences src[which[..n)] and opens a slot for each. */
 static enum heed_status batch_begin(struct search *s, const struct heed_ids *src,
-                                    const struct heed_ids *prefix, const int *which, int n,
+                                    const struct beam_wish *wish, const int *which, int n,
                                     struct heed_error *err)
 {
     struct packed b;
@@ -219,9 +246,8 @@ static enum heed_status batch_begin(struct search *s, const struct heed_ids *src
         pack_add(&b, ids->v, (int)ids->n, NULL, 0, s->o.bos, s->o.beam.eos);
     }
     for (int i = 0; i < n && !status; i++) {
-        const struct heed_ids *given = prefix ? &prefix[which[i]] : NULL;
-        status =
-            slot_open(s, which[i], given, output_longest(s, &src[which[i]], given), &b, i, err);
+        const struct beam_wish *w = wish ? &wish[which[i]] : NULL;
+        status = slot_open(s, which[i], w, output_longest(s, &src[which[i]], w), &b, i, err);
     }
     s->rows_now = n * s->o.beam.width;
     if (!status) status = run_encode(s->run, &b, err);
@@ -230,12 +256,12 @@ static enum heed_status batch_begin(struct search *s, const struct heed_ids *src
 }
 
 /* The rows of one sentence, behind the n that are there; *used: of self_at. Returns how many. */
-static int slot_rows(const struct search *s, struct slot *k, int n, int *used)
+static int slot_rows(const struct search *s, struct slot *k, int n, int wants, int *used)
 {
     const struct rows *a = &s->a;
     for (int i = 0; i < k->beam.live; i++, n++) {
         const struct hypothesis *h = &k->beam.alive[i];
-        a->force[n] = beam_forced(&k->beam);
+        beam_wanted(&k->beam, i, a->want + n * wants, wants);
         int32_t *list = k->at + i * k->beam.longest;
         a->id[n] = h->n ? h->id[h->n - 1] : s->o.bos;
         a->pos[n] = h->n;
@@ -261,6 +287,16 @@ static void slot_lists(struct slot *k)
     k->next = swap;
 }
 
+/* Keeps what row n, the only one of its sentence, gave to the source. */
+static void slot_watch(const struct search *s, struct slot *k, int n)
+{
+    int heads = s->p->config.heads, stride = s->p->config.max_length;
+    char *to = (char *)k->attention + attention_bytes(s, k, k->beam.alive[0].n);
+    size_t bytes = k->memory_len * sizeof *k->attention;
+    for (int h = 0; h < heads; h++)
+        memcpy(to + h * bytes, s->a.weights + ((size_t)n * heads + h) * stride, bytes);
+}
+
 static enum heed_status translation_make(struct translation *t, const struct hypothesis *h, int eos,
                                          struct heed_error *err)
 {
@@ -277,14 +313,18 @@ static enum heed_status translation_make(struct translation *t, const struct hyp
     return HEED_OK;
 }
 
-static enum heed_status slot_finish(const struct search *s, const struct slot *k,
-                                    struct translation *out, struct heed_error *err)
+static enum heed_status slot_finish(const struct search *s, struct slot *k, struct translation *out,
+                                    struct heed_error *err)
 {
     int nbest = s->o.beam.nbest, n = k->beam.done_n < nbest ? k->beam.done_n : nbest;
     enum heed_status status = HEED_OK;
     for (int i = 0; i < n && !status; i++)
         status = translation_make(&out[(size_t)k->which * nbest + i], &k->beam.done[i],
                                   s->o.beam.eos, err);
+    if (n && !status) {
+        out[(size_t)k->which * nbest].attention = k->attention;
+        k->attention = NULL;
+    }
     return status;
 }
 
@@ -305,24 +345,30 @@ static enum heed_status batch_step(struct search *s, struct translation *out,
                         .self = a->self,
                         .self_len = a->self_len,
                         .self_at = a->self_at,
-                        .force = a->force};
-    int n = 0, wanted = 1;
+                        .want = a->want,
+                        .watch = s->watch};
+    int n = 0, best = 1, wants = 0;
+    for (int i = 0; i < s->open; i++) {
+        best = max(best, beam_candidates(&s->slot[i].beam));
+        wants = max(wants, beam_wants(&s->slot[i].beam));
+    }
+    if (best > s->candidates) best = s->candidates;
+    step.wants = wants;
     for (int i = 0; i < s->open; i++) {
         struct slot *k = &s->slot[i];
         a->first[i] = n;
         a->memory[i] = k->memory, a->memory_len[i] = k->memory_len;
-        n = slot_rows(s, k, n, &step.self_rows);
-        int c = beam_candidates(&k->beam);
-        if (c > wanted) wanted = c;
+        n = slot_rows(s, k, n, wants, &step.self_rows);
     }
     a->first[s->open] = n;
-    if (wanted > s->candidates) wanted = s->candidates;
-    enum heed_status status = run_step(s->run, &step, wanted, a->best, a->best_score, err);
+    enum heed_status status = run_step(s->run, &step, best, a->best, a->best_score, err);
+    if (!status && s->watch) status = run_watched(s->run, n, a->weights, err);
     int open = 0;
     for (int i = 0; i < s->open; i++) {
         struct slot *k = &s->slot[i];
-        size_t at = (size_t)a->first[i] * wanted;
-        if (!status) beam_advance(&k->beam, a->best + at, a->best_score + at, wanted, wanted);
+        size_t at = (size_t)a->first[i] * (best + wants);
+        if (!status && s->watch) slot_watch(s, k, a->first[i]);
+        if (!status) beam_advance(&k->beam, a->best + at, a->best_score + at, best, wants);
         if (!status && !k->beam.live) status = slot_finish(s, k, out, err);
         if (status || !k->beam.live) {
             slot_close(k);
@@ -360,12 +406,12 @@ static int sort_by_length(struct by_length *key, const struct heed_ids *src, int
 
 /* How many of the sentences key[..m) make the next batch; their indices. */
 static int batch_choose(const struct search *s, const struct by_length *key, int m,
-                        const struct heed_ids *src, const struct heed_ids *prefix, int *which)
+                        const struct heed_ids *src, const struct beam_wish *wish, int *which)
 {
     int n = 0, rows = 0, most = 0, width = s->o.beam.width;
     for (; n < m && (n + 1) * width <= s->rows; n++) {
         int i = key[n].index;
-        int longest = output_longest(s, &src[i], prefix ? &prefix[i] : NULL);
+        int longest = output_longest(s, &src[i], wish ? &wish[i] : NULL);
         assert(key[n].length <= search_longest(s) && longest <= s->p->config.max_length);
         if (longest > most) most = longest;
         rows += key[n].length + 1;
@@ -376,7 +422,7 @@ static int batch_choose(const struct search *s, const struct by_length *key, int
 }
 
 enum heed_status search_run(struct search *s, const struct heed_ids *src,
-                            const struct heed_ids *prefix, int n, struct translation *out,
+                            const struct beam_wish *wish, int n, struct translation *out,
                             struct heed_error *err)
 {
     struct by_length *key = malloc((n + 1) * sizeof *key);
@@ -385,8 +431,8 @@ enum heed_status search_run(struct search *s, const struct heed_ids *src,
     if (!key || !which) status = error_memory(err, n * sizeof *key, "the order of sentences");
     int m = status ? 0 : sort_by_length(key, src, n);
     for (int at = 0, count; at < m && !status; at += count) {
-        count = batch_choose(s, key + at, m - at, src, prefix, which);
-        status = batch_begin(s, src, prefix, which, count, err);
+        count = batch_choose(s, key + at, m - at, src, wish, which);
+        status = batch_begin(s, src, wish, which, count, err);
         while (s->open && !status) status = batch_step(s, out, err);
         for (; s->open; s->open--) slot_close(&s->slot[s->open - 1]); /* after a failure */
     }

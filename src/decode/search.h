@@ -16,7 +16,10 @@ struct search_options {
     int bos; /* the end mark is in beam.eos */
     struct beam_options beam;
     int longest; /* tokens of an output, end mark included; 0: its source's + 50 (paper 6.1) */
-    int rows;    /* most hypotheses of a step; 0: the default */
+    /* How much is translated at once: hypotheses of a step, or tokens of the sources; 0: the
+     * default. */
+    int rows, batch_tokens;
+    bool watched; /* see search_watch */
 };
 
 /* be: as for run_open */
@@ -31,19 +34,22 @@ struct translation {
     float *token_score; /* [ids.n], or [ids.n + 1] when ended */
     bool ended;
     double logp, score; /* the sum of the former; by the length penalty */
+    float *attention;   /* [tokens, heads, source tokens + 1] or NULL: see search_watch */
 };
 void translation_release(struct translation *t);
 
-/* Translates n sentences, given without marks and of at most search_longest tokens. prefix, where
- * there is one, holds what each translation must begin with; with the end mark behind it, it is the
- * whole translation, and what is asked for its score. out is [n * nbest], zeroed by the caller,
- * which releases every one of them even on failure; a sentence with fewer hypotheses leaves some
- * zero. Of an empty source there are none. */
+/* Translates n sentences, given without marks and of at most search_longest tokens; wish [n] may be
+ * NULL. out is [n * nbest], zeroed by the caller, which releases every one of them even on failure;
+ * a sentence with fewer hypotheses leaves some zero. Of an empty source there are none. */
 enum heed_status search_run(struct search *s, const struct heed_ids *src,
-                            const struct heed_ids *prefix, int n, struct translation *out,
+                            const struct beam_wish *wish, int n, struct translation *out,
                             struct heed_error *err);
 /* From the next run on no n-gram of so many tokens may come twice; 0: any may. */
 void search_no_repeat(struct search *s, int n);
+/* From the next run on, translations that are given whole, as prefixes with an end mark, come with
+ * the attention that each of their tokens, the end mark included, gave to the source and its end
+ * mark in this decoder layer; -1: without. Needs options.watched. */
+void search_watch(struct search *s, int layer);
 /* The most tokens of a source without its end mark. */
 int search_longest(const struct search *s);
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "decode/pieces.h"
+#include "decode/align.h"
 #include "model/config.h"
 #include "model/files.h"
 #include "ops/engine.h"
@@ -23,6 +23,7 @@ struct heed_session {
     struct heed_translate_options o;
     struct backend *be; /* of its own */
     struct search *search;
+    struct heed_ids tag;        /* what every source begins with */
     struct heed_result *result; /* of the last call */
     int results;
 };
@@ -87,6 +88,11 @@ void heed_model_free(struct heed_model *m)
     free(m);
 }
 
+const struct heed_tokenizer *heed_model_tokenizer(const struct heed_model *m)
+{
+    return m->tokenizer;
+}
+
 /* ---- session ---- */
 
 struct heed_translate_options heed_translate_defaults(void)
@@ -111,10 +117,14 @@ static enum heed_status check_options(const struct heed_translate_options *o,
                          "temperature, top-k and top-p are %g, %d and %g, expected 0 to 100, 0 to "
                          "%d and 0 to 1",
                          (double)o->temperature, o->top_k, (double)o->top_p, BEAM_SAMPLED);
-    if (o->min_length < 0 || o->no_repeat_ngram < 0)
+    if (o->min_length < 0 || o->max_length < 0 || o->no_repeat_ngram < 0 || o->batch_tokens < 0)
         return error_set(err, HEED_EARG,
-                         "min length and no-repeat n-gram are %d and %d, expected at least 0",
-                         o->min_length, o->no_repeat_ngram);
+                         "min and max length, no-repeat n-gram and batch tokens are %d, %d, %d and "
+                         "%d, expected at least 0",
+                         o->min_length, o->max_length, o->no_repeat_ngram, o->batch_tokens);
+    if (o->max_length && o->max_length < o->min_length)
+        return error_set(err, HEED_EARG, "max length is %d, expected at least the min length of %d",
+                         o->max_length, o->min_length);
     return HEED_OK;
 }
 
@@ -123,6 +133,9 @@ static enum heed_status session_open(struct heed_session *s, struct heed_error *
     const struct heed_translate_options *o = &s->o;
     const struct heed_tokenizer *t = s->m->tokenizer;
     struct search_options so = {.bos = tokenizer_bos(t),
+                                .longest = o->max_length,
+                                .batch_tokens = o->batch_tokens,
+                                .watched = o->align,
                                 .beam = {.width = o->beam,
                                          .nbest = o->nbest,
                                          .length_penalty = o->length_penalty,
@@ -134,6 +147,10 @@ static enum heed_status session_open(struct heed_session *s, struct heed_error *
                                          .seed = o->seed,
                                          .eos = tokenizer_eos(t)}};
     enum heed_status status = check_options(o, err);
+    if (!status && o->to) status = tokenizer_tag(t, o->to, &s->tag, err);
+    if (!status && (int)s->tag.n >= s->m->p->config.max_length - 1)
+        status = error_set(err, HEED_EARG, "the model takes %d tokens, expected more than a tag's",
+                           s->m->p->config.max_length - 1);
     if (!status) status = engine_fork(s->m->engine, &s->be, err);
     return status ? status : search_open(&s->search, s->be, s->m->p, &so, err);
 }
@@ -158,7 +175,12 @@ struct heed_session *heed_session_open(const struct heed_model *m,
 
 static void results_free(struct heed_session *s)
 {
-    for (int i = 0; i < s->results; i++) free((char *)s->result[i].text);
+    for (int i = 0; i < s->results; i++) {
+        free((char *)s->result[i].text);
+        free((int32_t *)s->result[i].id);
+        free((float *)s->result[i].token_logp);
+        free((struct heed_alignment *)s->result[i].alignment);
+    }
     free(s->result);
     s->result = NULL;
     s->results = 0;
@@ -169,6 +191,7 @@ void heed_session_free(struct heed_session *s)
     if (!s) return;
     results_free(s);
     search_free(s->search);
+    free(s->tag.v);
     if (s->be) s->be->op->close(s->be);
     free(s);
 }
@@ -203,30 +226,48 @@ static bool is_copy(const struct heed_ids *src, const struct heed_ids *out)
     return out->n > SHORT && out->n == src->n && !memcmp(out->v, src->v, out->n * sizeof *out->v);
 }
 
-static unsigned flags_of(const struct heed_ids *src, const struct translation *t)
+/* Of piece i, whose source is looked at without its tag. */
+static unsigned flags_of(const struct pieces *p, int i, const struct translation *t)
 {
-    return (is_loop(src, &t->ids) ? HEED_FLAG_LOOP : 0) |
-           (is_copy(src, &t->ids) ? HEED_FLAG_COPY : 0) | (t->ended ? 0 : HEED_FLAG_CUT);
+    struct heed_ids src = {p->src[i].v + p->tag_n, p->src[i].n - p->tag_n, 0};
+    return (is_loop(&src, &t->ids) ? HEED_FLAG_LOOP : 0) |
+           (is_copy(&src, &t->ids) ? HEED_FLAG_COPY : 0) | (t->ended ? 0 : HEED_FLAG_CUT);
 }
 
-/* Piece i once more, without any n-gram twice; kept when that mends it. */
-static enum heed_status retry(struct heed_session *s, struct pieces *p, int i,
-                              struct heed_error *err)
+/* A second try of piece i is kept when it mends what was wrong. */
+static void take_better(struct pieces *p, int i, struct translation *again)
 {
-    enum { GUARD = 3 };
-    struct translation again[BEAM_MAX] = {0}, *first = &p->out[(size_t)i * p->nbest];
-    search_no_repeat(s->search, GUARD);
-    enum heed_status status = search_run(s->search, &p->src[i], &p->prefix[i], 1, again, err);
-    search_no_repeat(s->search, s->o.no_repeat_ngram);
-    unsigned flags = status ? 0 : flags_of(&p->src[i], &again[0]);
-    bool mended = !status && again[0].ids.v && !(flags & (HEED_FLAG_LOOP | HEED_FLAG_CUT));
+    struct translation *first = &p->out[(size_t)i * p->nbest];
+    unsigned flags = again[0].ids.v ? flags_of(p, i, &again[0]) : HEED_FLAG_CUT;
+    bool mended = !(flags & (HEED_FLAG_LOOP | HEED_FLAG_CUT));
     for (int k = 0; k < p->nbest && mended; k++) {
         struct translation swap = first[k];
         first[k] = again[k];
         again[k] = swap;
     }
-    for (int k = 0; k < p->nbest; k++) translation_release(&again[k]);
     p->flags[i] = (mended ? flags : p->flags[i]) | HEED_FLAG_RETRIED;
+}
+
+/* The pieces which[..n) once more, without any n-gram twice. */
+static enum heed_status retry(struct heed_session *s, struct pieces *p, const int *which, int n,
+                              struct heed_error *err)
+{
+    enum { GUARD = 3 };
+    struct heed_ids *src = malloc((n + 1) * sizeof *src);
+    struct beam_wish *wish = malloc((n + 1) * sizeof *wish);
+    struct translation *again = calloc((size_t)n * p->nbest + 1, sizeof *again);
+    enum heed_status status = HEED_OK;
+    if (!src || !wish || !again)
+        status = error_memory(err, (size_t)n * p->nbest * sizeof *again, "a second try");
+    for (int i = 0; i < n && !status; i++) src[i] = p->src[which[i]], wish[i] = p->wish[which[i]];
+    search_no_repeat(s->search, GUARD);
+    if (!status) status = search_run(s->search, src, wish, n, again, err);
+    search_no_repeat(s->search, s->o.no_repeat_ngram);
+    for (int i = 0; i < n && !status; i++) take_better(p, which[i], again + (size_t)i * p->nbest);
+    for (int i = 0; again && i < n * p->nbest; i++) translation_release(&again[i]);
+    free(src);
+    free(wish);
+    free(again);
     return status;
 }
 
@@ -234,37 +275,109 @@ static enum heed_status retry(struct heed_session *s, struct pieces *p, int i,
 static enum heed_status look(struct heed_session *s, struct pieces *p, bool whole,
                              struct heed_error *err)
 {
-    enum heed_status status = HEED_OK;
-    for (int i = 0; i < p->n && !status; i++) {
+    int *bad = malloc((p->n + 1) * sizeof *bad), n = 0;
+    if (!bad) return error_memory(err, p->n * sizeof *bad, "the flags of translations");
+    for (int i = 0; i < p->n; i++) {
         const struct translation *best = &p->out[(size_t)i * p->nbest];
         if (!best->ids.v) continue;
-        p->flags[i] = flags_of(&p->src[i], best);
-        bool bad = p->flags[i] & (HEED_FLAG_LOOP | HEED_FLAG_CUT);
-        if (bad && !whole && !s->o.no_repeat_ngram) status = retry(s, p, i, err);
+        p->flags[i] = flags_of(p, i, best);
+        if (p->flags[i] & (HEED_FLAG_LOOP | HEED_FLAG_CUT)) bad[n++] = i;
     }
+    bool again = n && !whole && !s->o.no_repeat_ngram;
+    enum heed_status status = again ? retry(s, p, bad, n, err) : HEED_OK;
+    free(bad);
+    return status;
+}
+
+/* ---- alignment ---- */
+
+/* The mean over the heads, for the tokens and sources of a translation without their end marks. */
+static float *mean_attention(const struct translation *t, size_t n, size_t sources, int heads)
+{
+    float *mean = calloc(n * sources + 1, sizeof *mean);
+    for (size_t i = 0; mean && i < n && i < t->ids.n; i++)
+        for (int h = 0; h < heads; h++) {
+            const float *row = t->attention + (i * heads + h) * (sources + 1);
+            for (size_t j = 0; j < sources; j++) mean[i * sources + j] += row[j] / (float)heads;
+        }
+    return mean;
+}
+
+/* What the tokens of the best translations of pieces [first, first + n) attended to: they are
+ * given to the search once more. The last layer but one knows best (Garg et al. 2019). */
+static enum heed_status watch(struct heed_session *s, struct pieces *p, int first, int n,
+                              float **attention, struct heed_error *err)
+{
+    const struct heed_config *c = &s->m->p->config;
+    int32_t end = tokenizer_eos(s->m->tokenizer);
+    struct beam_wish *wish = calloc(n, sizeof *wish);
+    struct translation *out = calloc((size_t)n * p->nbest, sizeof *out);
+    enum heed_status status = HEED_OK;
+    if (!wish || !out) status = error_memory(err, n * p->nbest * sizeof *out, "an alignment");
+    for (int i = 0; i < n && !status; i++) {
+        struct heed_ids ids = p->out[(size_t)(first + i) * p->nbest].ids;
+        if (!ids.v) ids.v = &end;
+        ids.v[ids.n++] = end; /* translations have room for it */
+        if (ids.n > (size_t)c->max_length) ids.n = c->max_length;
+        wish[i].prefix = ids;
+    }
+    search_watch(s->search, c->decoder_layers > 1 ? c->decoder_layers - 2 : 0);
+    if (!status) status = search_run(s->search, p->src + first, wish, n, out, err);
+    search_watch(s->search, -1);
+    for (int i = 0; i < n && !status; i++) {
+        attention[i] =
+            mean_attention(&out[(size_t)i * p->nbest], p->out[(size_t)(first + i) * p->nbest].ids.n,
+                           p->src[first + i].n, c->heads);
+        if (!attention[i]) status = error_memory(err, c->max_length, "an alignment");
+    }
+    for (int i = 0; out && i < n * p->nbest; i++) translation_release(&out[i]);
+    free(wish);
+    free(out);
+    return status;
+}
+
+/* Piece by piece in blocks, so that memory stays small. */
+static enum heed_status align(struct heed_session *s, struct pieces *p, struct heed_error *err)
+{
+    enum { BLOCK = 64 };
+    float **attention = calloc(p->n + 1, sizeof *attention);
+    if (!attention) return error_memory(err, p->n * sizeof *attention, "alignments");
+    enum heed_status status = HEED_OK;
+    for (int i = 0; i < p->n && !status; i += BLOCK)
+        status = watch(s, p, i, p->n - i < BLOCK ? p->n - i : BLOCK, attention + i, err);
+    for (int i = 0; i < p->texts && !status; i++) {
+        struct heed_result *r = &s->result[(size_t)i * p->nbest];
+        struct heed_alignment *a = NULL;
+        if (r->text) status = align_text(&a, p, s->m->tokenizer, i, attention, r, err);
+        r->alignment = a;
+    }
+    for (int i = 0; i < p->n; i++) free(attention[i]);
+    free(attention);
     return status;
 }
 
 /* ---- translation ---- */
 
 static enum heed_status translate(struct heed_session *s, const char *const *src,
-                                  const char *const *prefix, bool whole, int n,
+                                  const struct heed_wish *wish, bool whole, int n,
                                   const struct heed_result **out, struct heed_error *err)
 {
     const struct heed_tokenizer *t = s->m->tokenizer;
     int nbest = s->o.nbest;
     struct pieces p = {0};
+    struct pieces_options po = {
+        .longest = search_longest(s->search), .nbest = nbest, .tag = s->tag};
     results_free(s);
-    enum heed_status status = pieces_fill(&p, t, search_longest(s->search), nbest, src, n, err);
-    if (!status && prefix)
-        status = pieces_prefix(&p, t, s->m->p->config.max_length, prefix, whole, n, err);
-    if (!status) status = search_run(s->search, p.src, p.prefix, p.n, p.out, err);
+    enum heed_status status = pieces_fill(&p, t, &po, src, n, err);
+    if (!status && wish) status = pieces_wish(&p, t, s->m->p->config.max_length, wish, whole, err);
+    if (!status) status = search_run(s->search, p.src, p.wish, p.n, p.out, err);
     if (!status) status = look(s, &p, whole, err);
     if (!status && !(s->result = calloc((size_t)n * nbest + 1, sizeof *s->result)))
         status = error_memory(err, n * sizeof *s->result, "translations");
     if (!status) s->results = n * nbest;
     for (int i = 0; i < s->results && !status; i++)
         status = pieces_join(&p, t, i / nbest, i % nbest, &s->result[i], err);
+    if (!status && s->o.align) status = align(s, &p, err);
     pieces_release(&p);
     if (!status) *out = s->result;
     return status;
@@ -276,16 +389,27 @@ enum heed_status heed_translate(struct heed_session *s, const char *const *src, 
     return translate(s, src, NULL, false, n, out, err);
 }
 
-enum heed_status heed_translate_from(struct heed_session *s, const char *const *src,
-                                     const char *const *prefix, int n,
+enum heed_status heed_translate_with(struct heed_session *s, const char *const *src,
+                                     const struct heed_wish *wish, int n,
                                      const struct heed_result **out, struct heed_error *err)
 {
-    return translate(s, src, prefix, false, n, out, err);
+    for (int i = 0; i < n; i++)
+        if (wish[i].required_n && s->o.temperature > 0)
+            return error_set(err, HEED_EARG,
+                             "temperature is %g, expected 0: what is required can "
+                             "only be searched for",
+                             (double)s->o.temperature);
+    return translate(s, src, wish, false, n, out, err);
 }
 
 enum heed_status heed_rescore(struct heed_session *s, const char *const *src,
                               const char *const *tgt, int n, const struct heed_result **out,
                               struct heed_error *err)
 {
-    return translate(s, src, tgt, true, n, out, err);
+    struct heed_wish *wish = calloc((size_t)n + 1, sizeof *wish);
+    if (!wish) return error_memory(err, n * sizeof *wish, "translations to be scored");
+    for (int i = 0; i < n; i++) wish[i].prefix = tgt[i];
+    enum heed_status status = translate(s, src, wish, true, n, out, err);
+    free(wish);
+    return status;
 }

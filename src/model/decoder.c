@@ -15,11 +15,6 @@ static struct mat layer_input(const struct run *r, int layer, int rows)
     return mat_rows(layer ? r->decoder[layer - 1].ff.y : r->embed_tgt, 0, rows);
 }
 
-static int layer_site(const struct run *r, int layer)
-{
-    return r->p->config.encoder_layers + layer;
-}
-
 void decoder_memory(struct run *r)
 {
     int rows = r->memory.rows;
@@ -54,7 +49,7 @@ struct mat decoder_forward(struct run *r, const struct pass *p)
     for (int l = 0; l < r->p->config.decoder_layers; l++) {
         const struct decoder_weights *w = &r->p->w.decoder[l];
         struct decoder_acts *a = &r->decoder[l];
-        int at = layer_site(r, l);
+        int at = decoder_layer(r, l);
         struct mat x = layer_input(r, l, rows), kv = self_keys(r, p, l, x);
         attention_forward(r, &w->self, &a->self, x, mat_cols(kv, 0, d), mat_cols(kv, d, d),
                           &p->self, site_at(at, SITE_SELF_WEIGHTS));
@@ -83,7 +78,7 @@ static void cross_backward(struct run *r, const struct pass *p, int layer, struc
     struct mat dq = mat_make(r->s.dqkv.p, rows, d, r->s.dqkv.type);
     attention_backward(r, w, g, &a->cross, dx, dq, mat_cols(dkv, 0, d), mat_cols(dkv, d, d), dy,
                        mat_cols(kv, 0, d), mat_cols(kv, d, d), &p->cross,
-                       site_at(layer_site(r, layer), SITE_CROSS_WEIGHTS));
+                       site_at(decoder_layer(r, layer), SITE_CROSS_WEIGHTS));
     op->linear_bwd(r->be, dx, 1, g->q, none, dq, none, mat_rows(a->self.y, 0, rows), w->q, ACT_NONE,
                    no_drop);
     op->linear_bwd(r->be, mat_rows(r->s.dmem, 0, rows_src), last ? 0 : 1, mat_stack(g->k, 2), none,
@@ -100,7 +95,7 @@ static void self_backward(struct run *r, const struct pass *p, int layer, struct
     struct mat qkv = mat_rows(a->qkv, 0, rows), dqkv = mat_rows(r->s.dqkv, 0, rows);
     attention_backward(r, w, g, a, dx, mat_cols(dqkv, 0, d), mat_cols(dqkv, d, d),
                        mat_cols(dqkv, 2 * d, d), dy, mat_cols(qkv, d, d), mat_cols(qkv, 2 * d, d),
-                       &p->self, site_at(layer_site(r, layer), SITE_SELF_WEIGHTS));
+                       &p->self, site_at(decoder_layer(r, layer), SITE_SELF_WEIGHTS));
     r->be->op->linear_bwd(r->be, dx, 1, mat_stack(g->q, 3), none, dqkv, none,
                           layer_input(r, layer, rows), mat_stack(w->q, 3), ACT_NONE, no_drop);
 }
@@ -112,7 +107,7 @@ void decoder_backward(struct run *r, const struct pass *p, struct mat dy)
     for (int l = r->p->config.decoder_layers - 1; l >= 0; l--) {
         const struct decoder_acts *a = &r->decoder[l];
         ff_backward(r, &r->p->w.decoder[l].ff, &r->g.decoder[l].ff, &a->ff, below, above,
-                    mat_rows(a->cross.y, 0, rows), layer_site(r, l));
+                    mat_rows(a->cross.y, 0, rows), decoder_layer(r, l));
         cross_backward(r, p, l, above, below);
         self_backward(r, p, l, below, above);
         struct mat swap = above;

@@ -20,6 +20,11 @@ enum site {
 };
 
 /* Encoder layers come first, then decoder layers. */
+static inline int decoder_layer(const struct run *r, int layer)
+{
+    return r->p->config.encoder_layers + layer;
+}
+
 static inline uint32_t site_at(int layer, enum site site)
 {
     return SITE_FIRST_LAYER + (uint32_t)layer * SITES_PER_LAYER + site;

@@ -17,6 +17,7 @@ static struct attention attention_op(const struct run *r, const struct attention
                               .v = v,
                               .o = mat_rows(a->o, 0, rows),
                               .lse = mat_rows(a->lse, 0, rows),
+                              .weights = r->watch_site == site ? r->watched : none,
                               .heads = r->p->config.heads,
                               .seqs = *seqs,
                               .drop = drop_at(r, r->p->config.attention_dropout, site)};

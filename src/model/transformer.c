@@ -116,7 +116,8 @@ static void scratch_layout(struct run *r, struct arena *a)
 static size_t run_ints(const struct run_options *o)
 {
     size_t src = o->rows_src, tgt = o->rows_tgt, n = o->sentences + 1;
-    size_t batch = 2 * src + 3 * tgt + 4 * n, step = 3 * n + 7 * tgt + 1 + o->cached;
+    size_t batch = 2 * src + 3 * tgt + 4 * n;
+    size_t step = 3 * n + (6 + o->wants) * tgt + 1 + o->cached;
     return batch > step ? batch : step;
 }
 
@@ -131,9 +132,12 @@ static size_t run_layout(struct run *r, void *base)
     for (int l = 0; l < r->p->config.decoder_layers; l++) decoder_layout(r, &a, l);
     scratch_layout(r, &a);
     r->ints = arena_take(&a, run_ints(&r->o) * sizeof *r->ints);
-    size_t candidates = (size_t)r->o.rows_tgt * r->o.candidates;
+    size_t candidates = (size_t)r->o.rows_tgt * (r->o.candidates + r->o.wants);
     r->top_score = arena_take(&a, candidates * sizeof *r->top_score);
     r->top_id = arena_take(&a, candidates * sizeof *r->top_id);
+    if (r->o.watched)
+        r->watched =
+            take(&a, r->o.rows_tgt * r->p->config.heads, r->p->config.max_length, TYPE_F32);
     return a.used;
 }
 
@@ -324,14 +328,14 @@ enum heed_status run_encode(struct run *r, const struct packed *b, struct heed_e
 
 /* The arrays of a step on the device, as the decoder wants them. */
 static struct pass step_pass(struct run *r, const struct step *s, const int32_t **id,
-                             const int32_t **pos, const int32_t **force)
+                             const int32_t **pos, const int32_t **want)
 {
     int n = s->first[s->sentences], m = s->sentences;
     int32_t *at = r->ints;
     assert(n <= r->o.rows_tgt && m <= r->o.sentences && s->self_rows <= r->o.cached);
     *id = put(r, &at, s->id, n);
     *pos = put(r, &at, s->pos, n);
-    *force = put(r, &at, s->force, n);
+    *want = put(r, &at, s->want, n * s->wants);
     struct pass p = {.rows = n, .cache = s->cache, .cache_at = put(r, &at, s->cache_at, n)};
     p.self = (struct seqs){.n = n,
                            .q = put(r, &at, r->iota, n + 1),
@@ -355,10 +359,12 @@ enum heed_status run_step(struct run *r, const struct step *s, int k, int32_t *i
 {
     const struct parameters *p = r->p;
     struct backend *be = r->be;
-    const int32_t *in, *pos, *force;
-    struct pass dec = step_pass(r, s, &in, &pos, &force);
+    const int32_t *in, *pos, *want;
+    struct pass dec = step_pass(r, s, &in, &pos, &want);
     int n = dec.rows;
-    assert(k <= r->o.candidates);
+    size_t found = (size_t)k + s->wants;
+    assert(k <= r->o.candidates && s->wants <= r->o.wants && (!s->watch || r->o.watched));
+    r->watch_site = s->watch ? site_at(decoder_layer(r, s->watch - 1), SITE_CROSS_WEIGHTS) : 0;
     be->op->embed(be, mat_rows(r->embed_tgt, 0, n), in, pos, p->w.embed, p->position,
                   (struct drop){0});
     struct mat y = decoder_forward(r, &dec);
@@ -367,10 +373,18 @@ enum heed_status run_step(struct run *r, const struct step *s, int k, int32_t *i
         struct mat logits = mat_rows(r->s.logits, 0, rows);
         be->op->linear(be, logits, mat_rows(y, row, rows), p->w.embed, (struct mat){0}, ACT_NONE,
                        (struct drop){0});
-        be->op->topk(be, logits, k, force ? force + row : NULL, r->top_score + (size_t)row * k,
-                     r->top_id + (size_t)row * k);
+        be->op->topk(be, logits, k, s->wants ? want + (size_t)row * s->wants : NULL, s->wants,
+                     r->top_score + row * found, r->top_id + row * found);
     }
-    be->op->download(be, score, r->top_score, (size_t)n * k * sizeof *score);
-    be->op->download(be, id, r->top_id, (size_t)n * k * sizeof *id);
+    r->watch_site = 0;
+    be->op->download(be, score, r->top_score, n * found * sizeof *score);
+    be->op->download(be, id, r->top_id, n * found * sizeof *id);
     return be->op->sync(be, err);
+}
+
+enum heed_status run_watched(struct run *r, int n, float *weights, struct heed_error *err)
+{
+    struct mat w = mat_rows(r->watched, 0, n * r->p->config.heads);
+    r->be->op->download(r->be, weights, w.p, (size_t)w.rows * w.cols * sizeof *weights);
+    return r->be->op->sync(r->be, err);
 }

@@ -66,8 +66,9 @@ struct pass {
 struct run_options {
     int rows_src, rows_tgt; /* at most so many rows on each side */
     int sentences;          /* at most so many sentences */
-    int candidates;         /* translation: at most so many next tokens per row, ... */
+    int candidates, wants;  /* translation: at most so many next tokens per row, ... */
     int cached;             /* ... and so many cache rows that a step looks at, in all */
+    bool watched;           /* ... whose attention may be watched */
     bool train;             /* keep activations, hold gradients */
 };
 
@@ -82,6 +83,8 @@ struct run {
     void *loss;          /* host: s.loss of the last batch */
     float *top_score;    /* on the device: what a step found */
     int32_t *top_id;
+    struct mat watched;  /* [T*H, max_length] attention of a step that is watched, ... */
+    uint32_t watch_site; /* ... of this site; 0: none */
     bool dropout;
     uint64_t seed; /* of this batch's dropout masks */
 
@@ -138,11 +141,17 @@ struct step {
     const int32_t *self;     /* [rows] where the list of its cache rows starts in self_at, ... */
     const int32_t *self_len; /* ... and how many there are by now, this position's included */
     const int32_t *self_at;  /* [self_rows] */
-    const int32_t *force;    /* [rows] the only next token, or -1; NULL: none is forced */
     int self_rows;
+    const int32_t *want; /* [rows*wants] next tokens whose scores are wanted as well; -1: none */
+    int wants;
+    int watch; /* 1 + a decoder layer whose attention to the source goes to run_watched; 0: none */
 };
-/* The k best next tokens of each row, best first: id, score [rows*k] on the host. */
+/* The k best next tokens of each row, best first, and behind them those wanted: id, score
+ * [rows*(k+wants)] on the host. */
 enum heed_status run_step(struct run *r, const struct step *s, int k, int32_t *id, float *score,
                           struct heed_error *err);
+/* What the first n rows of the last step, which was watched, gave to each row of their memory in
+ * each head: weights [n*H, max_length] on the host. */
+enum heed_status run_watched(struct run *r, int n, float *weights, struct heed_error *err);
 
 #endif

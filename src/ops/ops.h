@@ -205,10 +205,10 @@ struct ops {
     /* cache row at[i] = rows row i */
     void (*cache_put)(struct backend *be, struct mat cache, struct mat rows, const int32_t *at);
     /* For each row the k largest log-probabilities, largest first, the lower id first among
-     * equals. score, id: [N*k]. Where force [N] is there and force[i] is not negative, row i has
-     * that id alone, with its log-probability; the other scores are -INFINITY. */
-    void (*topk)(struct backend *be, struct mat logits, int k, const int32_t *force, float *score,
-                 int32_t *id);
+     * equals; behind them those of the row's ids in want [N*wants], where -1 is nothing and has
+     * -INFINITY. score, id: [N*(k+wants)]. */
+    void (*topk)(struct backend *be, struct mat logits, int k, const int32_t *want, int wants,
+                 float *score, int32_t *id);
 };
 
 struct backend {

@@ -1,5 +1,5 @@
 /*
- * sentences.c - where the sentences of a text begin and end; see sentences.h.
+ * sentences.c - where the sentences and the words of a text begin and end; see sentences.h.
  */
 #include "text/sentences.h"
 
@@ -42,44 +42,56 @@ static void trim(const char *text, size_t *start, size_t *end)
     *start += from;
 }
 
-static enum heed_status add(struct sentences *out, size_t start, size_t end, struct heed_error *err)
+static enum heed_status add(struct spans *out, size_t start, size_t end, struct heed_error *err)
 {
     if (out->n == out->cap) {
         size_t cap = out->cap ? out->cap * 2 : 16;
-        struct sentence *v = realloc(out->v, cap * sizeof *v);
-        if (!v) return error_memory(err, cap * sizeof *v, "sentences");
+        struct heed_span *v = realloc(out->v, cap * sizeof *v);
+        if (!v) return error_memory(err, cap * sizeof *v, "the sentences of a text");
         out->v = v;
         out->cap = cap;
     }
-    out->v[out->n++] = (struct sentence){start, end};
+    out->v[out->n++] = (struct heed_span){start, end - start};
     return HEED_OK;
 }
 
-enum heed_status sentences_split(struct sentences *out, const char *text, size_t len,
-                                 struct heed_error *err)
+static enum heed_status split(struct spans *out, const char *text, size_t len,
+                              UBreakIteratorType type, struct heed_error *err)
 {
     if (len > INT32_MAX)
         return error_set(err, HEED_EARG, "a text has %zu bytes, expected at most %d", len,
                          INT32_MAX);
     UErrorCode code = U_ZERO_ERROR;
     UText *t = utext_openUTF8(NULL, text, (int64_t)len, &code);
-    UBreakIterator *b = ubrk_open(UBRK_SENTENCE, locale, NULL, 0, &code);
+    UBreakIterator *b = ubrk_open(type, locale, NULL, 0, &code);
     if (U_SUCCESS(code)) ubrk_setUText(b, t, &code);
     enum heed_status status = HEED_OK;
     size_t before = out->n;
     if (U_FAILURE(code))
-        status =
-            error_set(err, HEED_EUNSUPPORTED, "ICU cannot find sentences: %s", u_errorName(code));
+        status = error_set(err, HEED_EUNSUPPORTED, "ICU cannot find %s: %s",
+                           type == UBRK_WORD ? "words" : "sentences", u_errorName(code));
     for (int32_t from = 0, to; !status && (to = ubrk_next(b)) != UBRK_DONE; from = to) {
         size_t start = (size_t)from, end = (size_t)to;
         trim(text, &start, &end);
         if (start == end) continue;
-        if (out->n > before && goes_on(text, start, end))
-            out->v[out->n - 1].end = end;
+        if (type == UBRK_SENTENCE && out->n > before && goes_on(text, start, end))
+            out->v[out->n - 1].len = end - out->v[out->n - 1].at;
         else
             status = add(out, start, end, err);
     }
     if (b) ubrk_close(b);
     utext_close(t);
     return status;
+}
+
+enum heed_status sentences_split(struct spans *out, const char *text, size_t len,
+                                 struct heed_error *err)
+{
+    return split(out, text, len, UBRK_SENTENCE, err);
+}
+
+enum heed_status words_split(struct spans *out, const char *text, size_t len,
+                             struct heed_error *err)
+{
+    return split(out, text, len, UBRK_WORD, err);
 }

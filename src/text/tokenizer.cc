@@ -416,6 +416,26 @@ enum heed_status word_append(struct encoder *e, std::string_view word, struct he
     return ids_append(out, e->fresh.data(), e->fresh.size(), err);
 }
 
+std::string tags_of(const struct heed_tokenizer *t)
+{
+    std::string all;
+    for (int i = 0; i < t->size; i++) {
+        const std::string &piece = t->processor.IdToPiece(i);
+        if (piece.size() > 4 && piece.compare(0, 2, ">>") == 0) all += " " + piece;
+    }
+    return all.empty() ? " none" : all;
+}
+
+enum heed_status ends_of(const sentencepiece::ImmutableSentencePieceText &text, size_t *end,
+                         size_t n, struct heed_error *err)
+{
+    if (text.pieces_size() != n)
+        return error_set(err, HEED_EFORMAT, "a text has %zu pieces, expected %zu",
+                         text.pieces_size(), n);
+    for (size_t i = 0; i < n; i++) end[i] = text.pieces(int(i)).end();
+    return HEED_OK;
+}
+
 } // namespace
 
 enum heed_status heed_tokenizer_train(const char *const *paths, int n,
@@ -477,6 +497,41 @@ int tokenizer_bos(const struct heed_tokenizer *t)
 int tokenizer_eos(const struct heed_tokenizer *t)
 {
     return t->eos;
+}
+
+const char *heed_tokenizer_piece(const struct heed_tokenizer *t, int32_t id)
+{
+    return id >= 0 && id < t->size ? t->processor.IdToPiece(id).c_str() : nullptr;
+}
+
+enum heed_status tokenizer_tag(const struct heed_tokenizer *t, const char *language,
+                               struct heed_ids *out, struct heed_error *err)
+{
+    return guarded("a tag", err, [&] {
+        std::string tag = ">>" + std::string(language) + "<<";
+        if (t->processor.IsUnknown(t->processor.PieceToId(tag)))
+            return error_set(err, HEED_EARG, "the vocabulary has no tag %s; it has%s", tag.c_str(),
+                             tags_of(t).c_str());
+        return heed_encode(t, tag.data(), tag.size(), out, err);
+    });
+}
+
+enum heed_status tokenizer_encode_ends(const struct heed_tokenizer *t, const char *text, size_t len,
+                                       size_t *end, size_t n, struct heed_error *err)
+{
+    return guarded("encoding text", err, [&] {
+        return ends_of(t->processor.EncodeAsImmutableProto(std::string_view(text, len)), end, n,
+                       err);
+    });
+}
+
+enum heed_status tokenizer_decode_ends(const struct heed_tokenizer *t, const int32_t *id, size_t n,
+                                       size_t *end, struct heed_error *err)
+{
+    return guarded("decoding ids", err, [&] {
+        return ends_of(t->processor.DecodeIdsAsImmutableProto(std::vector<int>(id, id + n)), end, n,
+                       err);
+    });
 }
 
 const char *tokenizer_bytes(const struct heed_tokenizer *t, size_t *len)

@@ -11,6 +11,15 @@ extern "C" {
 
 int tokenizer_bos(const struct heed_tokenizer *t);
 int tokenizer_eos(const struct heed_tokenizer *t);
+/* Appends the ids that stand for the tag of a language, such as "de" for ">>de<<". */
+enum heed_status tokenizer_tag(const struct heed_tokenizer *t, const char *language,
+                               struct heed_ids *out, struct heed_error *err);
+/* Where in the text each of its ids ends, in bytes; end has room for as many as heed_encode gives
+ * for the text, which is valid UTF-8, or for n. */
+enum heed_status tokenizer_encode_ends(const struct heed_tokenizer *t, const char *text, size_t len,
+                                       size_t *end, size_t n, struct heed_error *err);
+enum heed_status tokenizer_decode_ends(const struct heed_tokenizer *t, const int32_t *id, size_t n,
+                                       size_t *end, struct heed_error *err);
 /* From the bytes of a model file; name is what an error calls them. */
 struct heed_tokenizer *tokenizer_parse(const char *data, size_t len, const char *name,
                                        struct heed_error *err);

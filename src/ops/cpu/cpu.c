@@ -195,20 +195,20 @@ static float logit(struct mat logits, int row, int id)
     return logits.type == TYPE_BF16 ? bf16_to_float(*(const uint16_t *)x) : *(const float *)x;
 }
 
-static void cpu_topk(struct backend *be, struct mat logits, int k, const int32_t *force,
+static void cpu_topk(struct backend *be, struct mat logits, int k, const int32_t *want, int wants,
                      float *score, int32_t *id)
 {
     struct cpu *cpu = cpu_of(be);
 #pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(logits)))
     for (int i = 0; i < logits.rows; i++) {
-        float *s = score + (size_t)i * k;
-        int32_t *best = id + (size_t)i * k;
+        float *s = score + (size_t)i * (k + wants);
+        int32_t *best = id + (size_t)i * (k + wants);
         cpu->k->topk(mat_at(logits, i, 0), logits.cols, logits.type, k, s, best);
-        if (!force || force[i] < 0) continue;
-        /* the first score is minus the log of the sum, the logits taken from the largest */
-        s[0] += logit(logits, i, force[i]) - logit(logits, i, best[0]);
-        best[0] = force[i];
-        for (int j = 1; j < k; j++) s[j] = -INFINITY;
+        for (int j = 0; j < wants; j++) {
+            int32_t w = best[k + j] = want[(size_t)i * wants + j];
+            /* the first score is minus the log of the sum, the logits taken from the largest */
+            s[k + j] = w < 0 ? -INFINITY : s[0] + (logit(logits, i, w) - logit(logits, i, best[0]));
+        }
     }
 }
 

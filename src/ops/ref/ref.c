@@ -472,7 +472,7 @@ static void ref_cache_put(struct backend *be, struct mat cache, struct mat rows,
         for (int c = 0; c < rows.cols; c++) set(cache, at[i], c, get(rows, i, c));
 }
 
-static void ref_topk(struct backend *be, struct mat logits, int k, const int32_t *force,
+static void ref_topk(struct backend *be, struct mat logits, int k, const int32_t *want, int wants,
                      float *score_out, int32_t *id)
 {
     (void)be;
@@ -481,8 +481,8 @@ static void ref_topk(struct backend *be, struct mat logits, int k, const int32_t
         for (int c = 0; c < logits.cols; c++) max = fmax(max, get(logits, i, c));
         for (int c = 0; c < logits.cols; c++) sum += exp(get(logits, i, c) - max);
         double lse = max + log(sum);
-        float *best = score_out + (size_t)i * k;
-        int32_t *which = id + (size_t)i * k;
+        float *best = score_out + (size_t)i * (k + wants);
+        int32_t *which = id + (size_t)i * (k + wants);
         int have = 0;
         for (int c = 0; c < logits.cols; c++) {
             float s = (float)(get(logits, i, c) - lse);
@@ -494,10 +494,10 @@ static void ref_topk(struct backend *be, struct mat logits, int k, const int32_t
             best[at] = s;
             which[at] = c;
         }
-        if (!force || force[i] < 0) continue;
-        best[0] = (float)(get(logits, i, force[i]) - lse);
-        which[0] = force[i];
-        for (int j = 1; j < k; j++) best[j] = -INFINITY;
+        for (int j = 0; j < wants; j++) {
+            int32_t w = which[k + j] = want[(size_t)i * wants + j];
+            best[k + j] = w < 0 ? -INFINITY : (float)(get(logits, i, w) - lse);
+        }
     }
 }
 
