@@ -117,21 +117,29 @@ static enum heed_status cut_open(struct pieces *p, size_t n, struct heed_error *
     return HEED_OK;
 }
 
-/* Pieces of at most `longest` tokens, now that the ids stay where they are. */
+/* Tokens of each piece but the last of a part of n: all, or what a sentence may have. */
+static size_t piece_length(size_t n, size_t longest)
+{
+    return n <= longest ? n : longest < LONG_TEXT ? longest : LONG_TEXT;
+}
+
+/* Pieces that the model takes, now that the ids stay where they are. */
 static enum heed_status cut(struct pieces *p, const struct pieces_options *o,
                             struct heed_error *err)
 {
     size_t n = 0, tag = o->tag.n, longest = (size_t)o->longest - tag;
-    for (int i = 0; i < p->parts; i++)
-        n += (p->part[i + 1].at - p->part[i].at + longest - 1) / longest;
+    for (int i = 0; i < p->parts; i++) {
+        size_t ids = p->part[i + 1].at - p->part[i].at, most = piece_length(ids, longest);
+        n += (ids + most - 1) / most;
+    }
     enum heed_status status = cut_open(p, n, err);
     if (status) return status;
     int32_t *to = p->tagged;
     for (int i = 0; i < p->parts; i++) {
-        size_t at = p->part[i].at, end = p->part[i + 1].at;
+        size_t at = p->part[i].at, end = p->part[i + 1].at, most = piece_length(end - at, longest);
         p->part[i].first = p->n;
         for (size_t len; at < end; at += len) {
-            len = end - at < longest ? end - at : longest;
+            len = end - at < most ? end - at : most;
             struct heed_ids *src = &p->src[p->n++];
             *src = (struct heed_ids){p->ids.v + at, len, 0};
             if (!tag) continue;

@@ -145,9 +145,12 @@ static enum heed_status host_open(struct run *r, struct heed_error *err)
 {
     size_t iota = ((size_t)r->o.rows_tgt + 1) * sizeof *r->iota;
     size_t loss = 2 * (size_t)r->o.rows_tgt * type_size(r->p->precision.master);
+    size_t ints = run_ints(&r->o) * sizeof *r->staged;
     r->iota = malloc(iota);
     r->loss = malloc(loss + 1);
-    if (!r->iota || !r->loss) return error_memory(err, iota + loss, "a run of the model");
+    r->staged = malloc(ints);
+    if (!r->iota || !r->loss || !r->staged)
+        return error_memory(err, iota + loss + ints, "a run of the model");
     for (int i = 0; i <= r->o.rows_tgt; i++) r->iota[i] = i;
     return HEED_OK;
 }
@@ -181,25 +184,26 @@ void run_free(struct run *r)
     r->be->op->free(r->be, r->block);
     free(r->iota);
     free(r->loss);
+    free(r->staged);
     free(r);
 }
 
 /* ---- a batch on the device ---- */
 
-static const int32_t *put(struct run *r, int32_t **at, const int32_t *src, int n)
+/* Where an array will be on the device, behind the `*used` numbers that are staged. */
+static const int32_t *put(struct run *r, size_t *used, const int32_t *src, int n)
 {
-    int32_t *dst = *at;
     if (!src) return NULL;
-    r->be->op->upload(r->be, dst, src, n * sizeof *dst);
-    *at += n;
-    return dst;
+    memcpy(r->staged + *used, src, n * sizeof *src);
+    *used += n;
+    return r->ints + *used - n;
 }
 
 static void upload_batch(struct run *r, const struct packed *b)
 {
     assert(b->rows_src <= r->o.rows_src && b->n <= r->o.sentences);
     assert(!b->tgt_in || b->rows_tgt <= r->o.rows_tgt);
-    int32_t *at = r->ints;
+    size_t at = 0;
     r->batch = *b;
     r->batch.src = put(r, &at, b->src, b->rows_src);
     r->batch.src_pos = put(r, &at, b->src_pos, b->rows_src);
@@ -210,6 +214,7 @@ static void upload_batch(struct run *r, const struct packed *b)
     r->batch.tgt_pos = put(r, &at, b->tgt_pos, b->rows_tgt);
     r->batch.tgt_off = put(r, &at, b->tgt_off, b->n + 1);
     r->batch.tgt_len = put(r, &at, b->tgt_len, b->n);
+    r->be->op->upload(r->be, r->ints, r->staged, at * sizeof *r->ints);
 }
 
 /* ---- training and evaluation ---- */
@@ -331,7 +336,7 @@ static struct pass step_pass(struct run *r, const struct step *s, const int32_t 
                              const int32_t **pos, const int32_t **want)
 {
     int n = s->first[s->sentences], m = s->sentences;
-    int32_t *at = r->ints;
+    size_t at = 0;
     assert(n <= r->o.rows_tgt && m <= r->o.sentences && s->self_rows <= r->o.cached);
     *id = put(r, &at, s->id, n);
     *pos = put(r, &at, s->pos, n);
@@ -351,6 +356,7 @@ static struct pass step_pass(struct run *r, const struct step *s, const int32_t 
                             .klen = put(r, &at, s->memory_len, m),
                             .max_q = s->width,
                             .max_k = r->p->config.max_length};
+    r->be->op->upload(r->be, r->ints, r->staged, at * sizeof *r->ints);
     return p;
 }
 

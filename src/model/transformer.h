@@ -77,7 +77,8 @@ struct run {
     const struct parameters *p;
     struct run_options o;
     void *block;         /* every activation */
-    int32_t *ints;       /* the batch on the device */
+    int32_t *ints;       /* the batch, or the arrays of a step, on the device ... */
+    int32_t *staged;     /* ... and on the host, to go there in one piece */
     struct packed batch; /* pointers into ints */
     int32_t *iota;       /* host: 0, 1, 2, ...; [sentences+1] */
     void *loss;          /* host: s.loss of the last batch */
