@@ -12,8 +12,10 @@
  *     const struct heed_result *out;
  *     if (heed_translate(s, src, 1, &out, &err) == HEED_OK) puts(out[0].text);
  *
- * Every call that can fail returns a status or NULL and fills the caller's heed_error with one
- * sentence. The library never prints and never exits. Free functions accept NULL.
+ * Every call that can fail returns a status or NULL and fills the caller's heed_error, which may be
+ * NULL, with one sentence. The library never prints and never exits. Free functions accept NULL. An
+ * engine must outlive its models and trainers, a model its sessions; strings and arrays that are
+ * passed in are not kept, but for those of heed_train_options, which the trainer needs to its end.
  */
 #ifndef HEED_H
 #define HEED_H
@@ -48,7 +50,8 @@ HEED_API const char *heed_version(void);
 
 struct heed_engine;
 
-/* device: "cpu", "ref" (plain C, slow, the oracle) or "cuda:N". threads: 0 means all cores. */
+/* device: "cpu", "ref" (plain C, slow, the oracle) or "cuda:N". threads: 0 means all cores. Each
+ * session has a team of so many threads of its own: where many run side by side, give fewer. */
 HEED_API struct heed_engine *heed_engine_open(const char *device, int threads,
                                               struct heed_error *err);
 HEED_API void heed_engine_free(struct heed_engine *e);
@@ -200,6 +203,8 @@ HEED_API enum heed_status heed_quantize(const char *dir, enum heed_weights weigh
 HEED_API struct heed_model *heed_model_load(struct heed_engine *e, const char *dir,
                                             enum heed_weights weights, struct heed_error *err);
 HEED_API void heed_model_free(struct heed_model *m);
+/* Valid as long as the model. */
+HEED_API const struct heed_config *heed_model_config(const struct heed_model *m);
 HEED_API const struct heed_tokenizer *heed_model_tokenizer(const struct heed_model *m);
 
 struct heed_translate_options {
@@ -207,7 +212,8 @@ struct heed_translate_options {
     int nbest;            /* results for each text, at most beam */
     float length_penalty; /* a result's score is logp / ((5 + tokens) / 6)^this */
     int min_length;       /* tokens before the end mark */
-    int max_length;       /* tokens with the end mark; 0: 50 more than the text (paper 6.1) */
+    int max_length;       /* tokens with the end mark, at most the model's; 0: 50 more than the text
+                           * (paper 6.1) */
     int no_repeat_ngram;  /* no n-gram of so many tokens twice; 0: any */
     /* Sampling instead of search where temperature is not 0: `beam` translations are drawn. */
     float temperature;
@@ -234,18 +240,21 @@ struct heed_alignment {
 };
 
 struct heed_result {
-    const char *text; /* UTF-8, NUL-terminated; NULL where there are fewer than nbest */
+    const char *text; /* UTF-8, NUL-terminated; the best is always there, the others are NULL where
+                       * fewer than nbest were found */
     size_t len;
-    int tokens; /* with the end mark */
+    int tokens; /* with the end mark, unless it was cut; of several sentences, all of them */
     const int32_t *id;
-    const float *token_logp;                /* [tokens] their log-probabilities */
-    float logp;                             /* the sum of these */
-    float score;                            /* what results are ordered by */
-    unsigned flags;                         /* of the best one: what went wrong, see heed_flag */
-    const struct heed_alignment *alignment; /* of the best one, if options.align; else NULL */
+    const float *token_logp; /* [tokens] their log-probabilities */
+    float logp;              /* the sum of these */
+    float score;             /* what results are ordered by; those that were cut come last */
+    unsigned flags;          /* of the best one: what went wrong, see heed_flag */
+    const struct heed_alignment *alignment; /* of the best one, if options.align and the text is
+                                             * valid UTF-8; else NULL */
 };
 
-/* A translation that runs in circles or finds no end is tried again with no_repeat_ngram 3. */
+/* A translation that runs in circles or finds no end is tried again with no_repeat_ngram 3, unless
+ * the options have one of their own. */
 enum heed_flag {
     HEED_FLAG_LOOP = 1,   /* repeats itself */
     HEED_FLAG_COPY = 2,   /* is its source */
@@ -258,17 +267,18 @@ HEED_API struct heed_session *heed_session_open(const struct heed_model *m,
                                                 const struct heed_translate_options *o,
                                                 struct heed_error *err);
 /* Translates n texts. One longer than a sentence should be (100 tokens, or what the model takes) is
- * translated sentence by sentence, and its scores are sums over these. (*out)[i * nbest] is the
- * best translation of text i, the others follow. They stay valid until the next call on this
- * session. */
+ * translated sentence by sentence, and its scores are sums over these; its k-th best is made of
+ * their k-th best. A text of white space has the empty translation. (*out)[i * nbest] is the best
+ * translation of text i, the others follow. They stay valid until the next call on this session. */
+
 HEED_API enum heed_status heed_translate(struct heed_session *s, const char *const *src, int n,
                                          const struct heed_result **out, struct heed_error *err);
 /* What is asked of the translations of one text; {0}: nothing. Texts are found as the tokens that
  * the vocabulary makes of them. */
 struct heed_wish {
     const char *prefix;          /* they begin with this */
-    const char *const *required; /* they have each of these, of which there are at most 16; only in
-                                  * a search, and for a text of one piece */
+    const char *const *required; /* they have each of these, at most 16; only in a search, and for
+                                  * a text that is translated at once */
     const char *const *banned;   /* they have none of these, at most 256 */
     int required_n, banned_n;
 };
@@ -277,8 +287,9 @@ HEED_API enum heed_status heed_translate_with(struct heed_session *s, const char
                                               const struct heed_wish *wish, int n,
                                               const struct heed_result **out,
                                               struct heed_error *err);
-/* No search: what the model thinks of tgt[i] as a translation of src[i], in (*out)[i * nbest]. A
- * sentence longer than the model takes is an error. */
+/* No search: what the model thinks of tgt[i] as a translation of src[i], in (*out)[i * nbest]. Each
+ * is taken as one sentence; one longer than the model takes is an error. What a search found has
+ * the score it had, if the vocabulary makes the same tokens of its text. */
 HEED_API enum heed_status heed_rescore(struct heed_session *s, const char *const *src,
                                        const char *const *tgt, int n,
                                        const struct heed_result **out, struct heed_error *err);

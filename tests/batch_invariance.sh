@@ -9,12 +9,12 @@ usage="usage: batch_invariance.sh PROGRAM MODEL TEXT"
 heed=${1:?$usage} model=${2:?$usage} text=${3:?$usage}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-failures=0
 lines=$(wc -l <"$text")
 
+# a file, for some of it happens in subshells
 fail() {
     echo "$*"
-    failures=$((failures + 1))
+    touch "$dir/failed"
 }
 translate() {
     "$heed" translate --model "$model" --quiet --json "$@"
@@ -58,5 +58,5 @@ for weights in f32 bf16 int8; do
         same "$what: alone it differs" <"$dir/alone"
     done
 done
-[ "$failures" = 0 ] && echo "$lines lines do not meet"
-exit "$((failures > 0))"
+[ ! -e "$dir/failed" ] || exit 1
+echo "$lines lines do not meet"

@@ -168,12 +168,18 @@ static void test_finds_the_best(void **state)
 static void test_required(void **state)
 {
     (void)state;
-    static int32_t word[] = {1, 2, 2};
-    static const struct heed_ids phrase[] = {{word, 2, 0}, {word + 1, 2, 0}};
+    /* the second pair begins alike */
+    static int32_t word[] = {1, 2, 2, 1, 1};
+    static const struct heed_ids pair[][2] = {{{word, 2, 0}, {word + 1, 2, 0}},
+                                              {{word, 2, 0}, {word + 3, 2, 0}}};
     for (uint64_t seed = 0; seed < 1000; seed++) {
-        struct beam_options o = {
-            .width = 1 + (int)(seed % 3), .nbest = 1, .length_penalty = 0.6f, .eos = EOS};
-        struct beam_wish wish = {.required = phrase, .required_n = 1 + (int)(seed / 3 % 2)};
+        struct beam_options o = {.width = 1 + (int)(seed % 3),
+                                 .nbest = 1,
+                                 .length_penalty = 0.6f,
+                                 .no_repeat = seed / 12 % 2 ? 1 : 0,
+                                 .eos = EOS};
+        struct beam_wish wish = {.required = pair[seed / 6 % 2],
+                                 .required_n = 1 + (int)(seed / 3 % 2)};
         struct beam b;
         search(&b, &o, &wish, seed);
         assert_true(b.done_n > 0);

@@ -60,20 +60,41 @@ grep -q "small already" "$dir/err" || fail "quantize: $(cat "$dir/err")"
 
 # ---- scoring what was found gives the score it had ----
 
+line=$(head -n 1 "$dir/test")
 head -n 20 "$dir/test" >"$dir/few"
 translate --json <"$dir/few" | sed -n 's/.*"score": \([^,]*\), "logp": \([^,]*\),.*/\1 \2/p' >"$dir/want"
 translate <"$dir/few" >"$dir/out"
 translate --score-only "$dir/out" <"$dir/few" | cut -d ' ' -f 1,2 | cmp - "$dir/want" ||
     fail "--score-only differs"
 
+# a mark at the start, an empty source, lines left over
+{ printf '\357\273\277'; cat "$dir/plain"; } | head -n 20 >"$dir/marked"
+translate --score-only "$dir/marked" <"$dir/few" | cut -d ' ' -f 1,2 | cmp - "$dir/want" ||
+    fail "--score-only: a byte order mark matters"
+[ "$(echo | translate --score-only <(echo a) | cut -c 1)" = - ] || fail "--score-only: no source"
+translate --score-only "$dir/plain" <"$dir/few" >/dev/null 2>"$dir/err" && fail "--score-only: more"
+grep -q 'ends after 20 lines' "$dir/err" || fail "--score-only: $(cat "$dir/err")"
+translate --score-only "$dir/few" "$line" 2>/dev/null && fail "--score-only with TEXT"
+
 # ---- what is asked for is there ----
 
-line=$(head -n 1 "$dir/test")
 translate --prefix 'c b a' "$line" | grep -q '^c b a' || fail "--prefix is not at the start"
 translate --require 'g h g' "$line" | grep -q 'g h g' || fail "--require is not there"
-translate --ban a --ban b <"$dir/few" | grep -q '[ab]' && fail "--ban is there"
-translate --max-length 3 --json <"$dir/few" | grep -q '"tokens": [4-9]' && fail "--max-length"
+translate --ban a --ban b <"$dir/few" >"$dir/out"
+{ [ "$(grep -c . "$dir/out")" -gt 10 ] && ! grep -q '[ab]' "$dir/out"; } || fail "--ban: $(cat "$dir/out")"
+translate --max-length 3 --json <"$dir/few" >"$dir/out"
+[ "$(grep -c '"tokens": [123],' "$dir/out")" = 20 ] || fail "--max-length: $(cat "$dir/out")"
+translate --max-length 1 --json "$line" | grep -q '"flags": \["cut", "retried"\]' || fail "no flags"
+translate --min-length 100 --max-length 100 a 2>"$dir/err" && fail "--min-length of the maximum"
+grep -q 'min length is 100' "$dir/err" || fail "--min-length: $(cat "$dir/err")"
 translate --json --align "a b c" | grep -q '"source_words": \["a", "b", "c"\]' || fail "--align"
+translate --ban g --require 'g h' a 2>"$dir/err" && fail "what is banned is required"
+grep -q '"g" is banned, but required "g h" has it' "$dir/err" || fail "--ban: $(cat "$dir/err")"
+translate --max-length 3 --require 'a b c d' a 2>"$dir/err" && fail "--require does not fit"
+grep -q 'line 1: .*needs [0-9]* tokens, expected at most 3' "$dir/err" || fail "--require: $(cat "$dir/err")"
+translate --temperature 0.001 --beam 1 --ban a "$line" >"$dir/out"
+translate --temperature 0.001 --beam 1 --ban a --top-p 0.5 "$line" | cmp - "$dir/out" ||
+    fail "a low temperature does not draw the likeliest"
 translate --to de "$line" 2>"$dir/err" && fail "--to takes a language that is not there"
 grep -q 'has no tag >>de<<; it has none' "$dir/err" || fail "--to: $(cat "$dir/err")"
 

@@ -29,7 +29,6 @@ static int read_text(struct evaluate *c)
                            c->src.n, c->ref_path, c->ref.n);
     }
     if (c->src.n == 0) return cli_failure("nothing to translate: %s has no lines", c->src_path);
-    lines_drop_mark(&c->src);
     return CLI_DONE;
 }
 

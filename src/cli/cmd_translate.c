@@ -155,14 +155,31 @@ static int translate_words(struct translate *c)
 static int score_block(struct translate *c, const struct lines *block)
 {
     struct lines given = {0};
-    int code = CLI_FAILURE;
-    if (reader_lines(&c->given, &given, block->n)) {
+    int code = CLI_DONE, before = -1;
+    while (code == CLI_DONE && given.n < block->n && given.n > before) {
+        before = given.n;
+        if (!reader_lines(&c->given, &given, block->n - given.n)) code = CLI_FAILURE;
+    }
+    if (code == CLI_DONE) {
         code = given.n < block->n ? cli_failure("%s ends after %lld lines, standard input goes on",
                                                 c->score_only, (long long)c->line + given.n)
                                   : translate_block(c, (const char *const *)block->v,
                                                     (const char *const *)given.v, block->n);
     }
+    c->mended += given.mended;
     lines_release(&given);
+    return code;
+}
+
+/* The file of translations has no more lines than standard input had. */
+static int score_end(struct translate *c)
+{
+    struct lines more = {0};
+    int code = !reader_lines(&c->given, &more, 1) ? CLI_FAILURE
+               : more.n ? cli_failure("standard input ends after %lld lines, %s goes on",
+                                      (long long)c->line, c->score_only)
+                        : CLI_DONE;
+    lines_release(&more);
     return code;
 }
 
@@ -180,12 +197,12 @@ static int translate_stdin(struct translate *c)
         } else if (block.n == 0) {
             break;
         } else {
-            if (c->line == 0) lines_drop_mark(&block);
             code = c->score_only ? score_block(c, &block)
                                  : translate_block(c, (const char *const *)block.v, NULL, block.n);
         }
     }
-    c->mended = block.mended;
+    if (code == CLI_DONE && c->score_only) code = score_end(c);
+    c->mended += block.mended;
     lines_release(&block);
     reader_release(&in);
     return code;
@@ -273,7 +290,13 @@ int cmd_translate(int argc, char **argv)
                    ? cli_misuse("--nbest is %d, expected at most --beam, which is %d", c.t.o.nbest,
                                 c.t.o.beam)
                : c.t.o.align && !c.json ? cli_misuse("--align is for --json")
-                                        : run(&c);
+               : c.score_only && c.texts.n
+                   ? cli_misuse("--score-only takes its sources from standard input, not \"%s\"",
+                                c.texts.v[0])
+               : c.score_only && translator_has_wishes(&c.t)
+                   ? cli_misuse("--score-only searches for nothing: --prefix, --require, --ban and "
+                                "--temperature are not for it")
+                   : run(&c);
     }
     words_release(&c.texts);
     return code;

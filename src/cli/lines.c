@@ -27,14 +27,6 @@ void lines_release(struct lines *l)
     *l = (struct lines){0};
 }
 
-void lines_drop_mark(struct lines *l)
-{
-    static const char mark[] = "\xef\xbb\xbf";
-    size_t n = sizeof mark - 1;
-    char *line = l->n ? l->v[0] : "";
-    if (strncmp(line, mark, n) == 0) memmove(line, line + n, strlen(line + n) + 1);
-}
-
 static bool lines_add(struct lines *l, const char *text, size_t len)
 {
     if (l->n == l->cap) {
@@ -115,6 +107,17 @@ static bool reader_has_line(const struct reader *r, size_t *len)
     return r->eof && *len > 0;
 }
 
+/* The byte order mark that some editors put at the start of a file is no part of its text. */
+static void reader_skip_mark(struct reader *r, size_t *len)
+{
+    static const char mark[] = {'\xef', '\xbb', '\xbf'};
+    if (!r->begun && *len >= sizeof mark && !memcmp(r->buf + r->start, mark, sizeof mark)) {
+        r->start += sizeof mark;
+        *len -= sizeof mark;
+    }
+    r->begun = true;
+}
+
 static bool reader_would_wait(const struct reader *r)
 {
     struct pollfd p = {.fd = r->fd, .events = POLLIN};
@@ -127,6 +130,7 @@ bool reader_lines(struct reader *r, struct lines *out, int max)
     size_t bytes = 0, len;
     for (int n = 0; n < max && bytes < BYTES;) {
         if (reader_has_line(r, &len)) {
+            reader_skip_mark(r, &len);
             if (!lines_add(out, r->buf + r->start, len)) {
                 cli_failure("%s: out of memory after %d lines", r->name, out->n);
                 return false;

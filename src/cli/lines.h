@@ -17,15 +17,13 @@ struct lines {
 };
 void lines_clear(struct lines *l);
 void lines_release(struct lines *l);
-/* Takes the byte order mark off the first line, as from the text a model is trained on. */
-void lines_drop_mark(struct lines *l);
 
 struct reader {
     int fd;
     const char *name; /* what errors call it */
     char *buf;
     size_t start, end, cap; /* buf[start, end) is read but not yet given out */
-    bool eof;
+    bool eof, begun;
     bool answer; /* whoever writes the lines waits for an answer to each */
 };
 void reader_init(struct reader *r, int fd, const char *name);
@@ -34,8 +32,8 @@ void reader_release(struct reader *r);
 
 /* Adds at most max lines, and about a megabyte at most. Returns with fewer at the end of the file
  * and, where an answer is awaited, once there is a line and the next one has not arrived. Adds none
- * only at the end. NUL and what is not UTF-8 become U+FFFD, one a byte. Returns false after a
- * sentence on stderr. */
+ * only at the end. NUL and what is not UTF-8 become U+FFFD, one a byte; a byte order mark at the
+ * start is dropped. Returns false after a sentence on stderr. */
 bool reader_lines(struct reader *r, struct lines *out, int max);
 
 /* Every line of a file; "-" is standard input. Returns false after a sentence on stderr. */

@@ -51,24 +51,6 @@ char *text_mend(const char *text, size_t len, bool *mended)
     return copy;
 }
 
-static bool is_space(unsigned c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r') || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
-           c == 0x205f || c == 0x3000;
-}
-
-bool text_is_blank(const char *text)
-{
-    unsigned c;
-    size_t n;
-    for (size_t left = strlen(text); left; text += n, left -= n) {
-        n = text_char(text, left, &c);
-        if (n == 0 || !is_space(c)) return false;
-    }
-    return true;
-}
-
 bool text_has_controls(const char *text)
 {
     for (; *text; text++) {

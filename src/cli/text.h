@@ -17,8 +17,6 @@ bool text_is_valid(const char *text);
  * it. NULL when memory is out. *mended is set to true where there was such a byte. */
 char *text_mend(const char *text, size_t len, bool *mended);
 
-/* Nothing but white space, of any kind that Unicode has. */
-bool text_is_blank(const char *text);
 /* Control characters other than the tab. */
 bool text_has_controls(const char *text);
 

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/text.h"
 
 void translator_init(struct translator *t)
 {
@@ -113,38 +112,48 @@ void translator_progress_end(struct translator *t)
     t->progress = false;
 }
 
+bool translator_has_wishes(const struct translator *t)
+{
+    return t->prefix || t->required.n || t->banned.n || t->o.temperature > 0;
+}
+
+static enum heed_status translate(struct translator *t, const char *const *line,
+                                  const char *const *given, int n, const struct heed_result **out,
+                                  struct heed_error *err)
+{
+    struct heed_wish wish[TRANSLATOR_BLOCK];
+    if (given) return heed_rescore(t->session, line, given, n, out, err);
+    for (int i = 0; i < n; i++) {
+        wish[i] = (struct heed_wish){.prefix = t->prefix,
+                                     .required = t->required.v,
+                                     .required_n = t->required.n,
+                                     .banned = t->banned.v,
+                                     .banned_n = t->banned.n};
+    }
+    return heed_translate_with(t->session, line, wish, n, out, err);
+}
+
+/* Says which line it is that cannot be translated as asked. */
+static int fail_line(struct translator *t, const char *const *line, const char *const *given, int n)
+{
+    struct heed_error err = {0};
+    const struct heed_result *result;
+    int i = 0;
+    while (i + 1 < n && !translate(t, line + i, given ? given + i : NULL, 1, &result, &err)) i++;
+    if (i + 1 == n) translate(t, line + i, given ? given + i : NULL, 1, &result, &err);
+    return cli_failure("line %lld: %s", (long long)t->lines + i + 1, err.text);
+}
+
 int translator_run(struct translator *t, const char *const *line, const char *const *given, int n,
                    struct heed_result *out)
 {
-    const char *some[TRANSLATOR_BLOCK], *theirs[TRANSLATOR_BLOCK]; /* those that are not blank */
-    struct heed_wish wish[TRANSLATOR_BLOCK];
-    int nbest = t->o.nbest, m = 0;
-    for (int i = 0; i < n; i++) {
-        if (text_is_blank(line[i])) continue;
-        theirs[m] = given ? given[i] : NULL;
-        wish[m] =
-            (struct heed_wish){t->prefix, t->required.v, t->banned.v, t->required.n, t->banned.n};
-        some[m++] = line[i];
-    }
     struct heed_error err = {0};
     const struct heed_result *result = NULL;
-    enum heed_status status = HEED_OK;
-    if (m && given) {
-        status = heed_rescore(t->session, some, theirs, m, &result, &err);
-    } else if (m) {
-        status = heed_translate_with(t->session, some, wish, m, &result, &err);
-    }
+    enum heed_status status = translate(t, line, given, n, &result, &err);
+    if (status == HEED_EARG) return fail_line(t, line, given, n);
     if (status != HEED_OK) return cli_failure("%s", err.text);
-    for (int i = 0, k = 0; i < n; i++) {
-        struct heed_result *r = out + (size_t)i * nbest;
-        if (k < m && some[k] == line[i]) {
-            memcpy(r, result + (size_t)k++ * nbest, nbest * sizeof *r);
-        } else {
-            memset(r, 0, nbest * sizeof *r);
-            r->text = "";
-        }
-        t->tokens += r->tokens;
-    }
+    memcpy(out, result, (size_t)n * t->o.nbest * sizeof *out);
+    for (int i = 0; i < n; i++) t->tokens += out[(size_t)i * t->o.nbest].tokens;
     t->lines += n;
     if (t->progress) show_progress(t);
     return CLI_DONE;

@@ -43,9 +43,12 @@ void translator_options(struct translator *t, struct option *out);
 int translator_open(struct translator *t);
 void translator_close(struct translator *t);
 
-/* Translates n lines, at most TRANSLATOR_BLOCK, into out[n * nbest] as heed_translate does; a
- * blank line has one translation, an empty one. Where given is not NULL, its lines are scored as
- * translations instead. The texts stay valid until the next call. */
+/* Whether the options say what translations must be like. */
+bool translator_has_wishes(const struct translator *t);
+
+/* Translates n lines, at most TRANSLATOR_BLOCK, into out[n * nbest] as heed_translate does. Where
+ * given is not NULL, its lines are scored as translations instead. The texts stay valid until the
+ * next call. */
 int translator_run(struct translator *t, const char *const *line, const char *const *given, int n,
                    struct heed_result *out);
 /* Seconds since the model was loaded. */

@@ -52,6 +52,13 @@ struct candidate {
     int turn;          /* how many of those that have as many come before it */
 };
 
+int beam_least(const struct beam_wish *w)
+{
+    size_t n = w->prefix.n;
+    for (int i = 0; i < w->required_n; i++) n += w->required[i].n;
+    return (int)n + (w->required_n > 0);
+}
+
 enum heed_status beam_init(struct beam *b, const struct beam_options *o, int longest,
                            const struct beam_wish *wish, struct heed_error *err)
 {
@@ -114,17 +121,22 @@ static int progress(const int32_t *id, int n, const struct heed_ids *phrase)
     return 0;
 }
 
-/* Of all required phrases together; *all: every one is there. */
+/* Tokens of the required phrases that are there, and of the one of the others that has come
+ * furthest: so the next token of that one is always a step forward. *all: every one is there. */
 static int met(const struct beam *b, const int32_t *id, int n, bool *all)
 {
-    int sum = 0;
+    int sum = 0, part = 0;
     *all = true;
     for (int i = 0; i < b->wish.required_n; i++) {
         int k = progress(id, n, &b->wish.required[i]);
-        *all &= k == (int)b->wish.required[i].n;
-        sum += k;
+        if (k == (int)b->wish.required[i].n) {
+            sum += k;
+        } else {
+            *all = false;
+            if (k > part) part = k;
+        }
     }
-    return sum;
+    return sum + part;
 }
 
 static bool in_prefix(const struct beam *b)
@@ -132,13 +144,14 @@ static bool in_prefix(const struct beam *b)
     return b->alive[0].n < (int)b->wish.prefix.n;
 }
 
-static bool allowed(const struct beam *b, const struct hypothesis *h, int32_t id)
+/* What is wanted may be said again. */
+static bool allowed(const struct beam *b, const struct hypothesis *h, int32_t id, bool wanted)
 {
     bool all;
     if (in_prefix(b)) return id == b->wish.prefix.v[h->n];
     if (id == b->o.eos) return h->n >= b->o.min_length && (met(b, h->id, h->n, &all), all);
-    return !is_banned(b, h, id) &&
-           !(b->o.no_repeat && h->n >= b->o.no_repeat && repeats(h, id, b->o.no_repeat));
+    bool again = b->o.no_repeat && h->n >= b->o.no_repeat && repeats(h, id, b->o.no_repeat);
+    return !is_banned(b, h, id) && (wanted || !again);
 }
 
 int beam_wants(const struct beam *b)
@@ -210,9 +223,10 @@ static int draw(const struct beam *b, const struct hypothesis *h, int rank, cons
     double weight[BEAM_SAMPLED], sum = 0;
     int place[BEAM_SAMPLED], m = 0, most = o->top_k ? o->top_k : BEAM_SAMPLED;
     for (int i = 0; i < n && m < most && score[i] > -INFINITY; i++) {
-        if (!allowed(b, h, id[i])) continue;
+        if (!allowed(b, h, id[i], false)) continue;
         place[m] = i;
-        sum += weight[m++] = exp((double)(score[i] - score[0]) / (double)o->temperature);
+        sum += weight[m] = exp((double)(score[i] - score[place[0]]) / (double)o->temperature);
+        m++;
     }
     if (o->top_p > 0 && o->top_p < 1) {
         double enough = sum * (double)o->top_p;
@@ -276,7 +290,7 @@ static int collect_row(const struct beam *b, int parent, const int32_t *id, cons
         int at = k < own ? k : best + k - own;
         bool again = false;
         for (int i = 0; i < n && k >= own; i++) again |= id[c[i].place] == id[at];
-        if (again || score[at] == -INFINITY || !allowed(b, h, id[at])) continue;
+        if (again || score[at] == -INFINITY || !allowed(b, h, id[at], k >= own)) continue;
         bool unused;
         h->id[h->n] = id[at];
         c[n++] = (struct candidate){.logp = h->logp + (double)score[at],

@@ -66,6 +66,9 @@ struct beam {
     void *block;
 };
 
+/* Tokens that an output needs for its wish, at least. */
+int beam_least(const struct beam_wish *w);
+
 /* One living hypothesis without tokens. wish may be NULL; the caller keeps what it points at. */
 enum heed_status beam_init(struct beam *b, const struct beam_options *o, int longest,
                            const struct beam_wish *wish, struct heed_error *err);

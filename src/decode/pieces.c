@@ -90,11 +90,12 @@ static enum heed_status fill_text(struct pieces *p, const struct heed_tokenizer 
                                   const char *text, struct heed_error *err)
 {
     size_t at = p->ids.n, len = strlen(text);
-    enum heed_status status = heed_encode(t, text, len, &p->ids, err);
-    if (status || p->ids.n == at) return status;
+    bool blank = text_blank(text, len);
+    enum heed_status status = blank ? HEED_OK : heed_encode(t, text, len, &p->ids, err);
+    if (status || (p->ids.n == at && !p->whole)) return status;
     size_t most = longest < LONG_TEXT ? (size_t)longest : LONG_TEXT;
     struct spans s = {0};
-    if (p->ids.n - at > most) status = sentences_split(&s, text, len, err);
+    if (p->ids.n - at > most && !p->whole) status = sentences_split(&s, text, len, err);
     if (!status && s.n > 1) {
         p->ids.n = at;
         status = fill_sentences(p, t, text, &s, err);
@@ -123,28 +124,32 @@ static size_t piece_length(size_t n, size_t longest)
     return n <= longest ? n : longest < LONG_TEXT ? longest : LONG_TEXT;
 }
 
+static size_t piece_count(size_t n, size_t longest)
+{
+    size_t most = piece_length(n, longest);
+    return n ? (n + most - 1) / most : 1;
+}
+
 /* Pieces that the model takes, now that the ids stay where they are. */
 static enum heed_status cut(struct pieces *p, const struct pieces_options *o,
                             struct heed_error *err)
 {
     size_t n = 0, tag = o->tag.n, longest = (size_t)o->longest - tag;
-    for (int i = 0; i < p->parts; i++) {
-        size_t ids = p->part[i + 1].at - p->part[i].at, most = piece_length(ids, longest);
-        n += (ids + most - 1) / most;
-    }
+    for (int i = 0; i < p->parts; i++) n += piece_count(p->part[i + 1].at - p->part[i].at, longest);
     enum heed_status status = cut_open(p, n, err);
     if (status) return status;
     int32_t *to = p->tagged;
     for (int i = 0; i < p->parts; i++) {
         size_t at = p->part[i].at, end = p->part[i + 1].at, most = piece_length(end - at, longest);
+        size_t count = piece_count(end - at, longest);
         p->part[i].first = p->n;
-        for (size_t len; at < end; at += len) {
+        for (size_t k = 0, len; k < count; k++, at += len) {
             len = end - at < most ? end - at : most;
             struct heed_ids *src = &p->src[p->n++];
             *src = (struct heed_ids){p->ids.v + at, len, 0};
             if (!tag) continue;
             memcpy(to, o->tag.v, tag * sizeof *to);
-            memcpy(to + tag, src->v, len * sizeof *to);
+            if (len) memcpy(to + tag, src->v, len * sizeof *to);
             *src = (struct heed_ids){to, tag + len, 0};
             to += tag + len;
         }
@@ -160,6 +165,7 @@ enum heed_status pieces_fill(struct pieces *p, const struct heed_tokenizer *t,
     p->source = text;
     p->nbest = o->nbest;
     p->tag_n = (int)o->tag.n;
+    p->whole = o->whole;
     p->text = malloc(((size_t)texts + 1) * sizeof *p->text);
     p->phrases = calloc((size_t)texts + 1, sizeof *p->phrases);
     if (!p->text || !p->phrases) return error_memory(err, texts * sizeof *p->text, "sentences");
@@ -203,13 +209,21 @@ static enum heed_status phrase_make(struct heed_ids *ids, const struct heed_toke
     return ids->n ? HEED_OK : error_set(err, HEED_EARG, "a required or banned text is empty");
 }
 
+static bool phrase_has(const struct heed_ids *phrase, const struct heed_ids *part)
+{
+    for (size_t i = 0; i + part->n <= phrase->n; i++)
+        if (!memcmp(phrase->v + i, part->v, part->n * sizeof *part->v)) return true;
+    return false;
+}
+
 static enum heed_status phrases_make(struct phrases *p, const struct heed_tokenizer *t,
                                      const struct heed_wish *w, struct heed_error *err)
 {
     int n = w->required_n + w->banned_n;
-    if (w->required_n > BEAM_REQUIRED || w->banned_n > BEAM_BANNED)
+    if (w->required_n < 0 || w->required_n > BEAM_REQUIRED || w->banned_n < 0 ||
+        w->banned_n > BEAM_BANNED)
         return error_set(err, HEED_EARG,
-                         "%d texts are required and %d banned, expected at most %d and %d",
+                         "%d texts are required and %d banned, expected 0 to %d and 0 to %d",
                          w->required_n, w->banned_n, BEAM_REQUIRED, BEAM_BANNED);
     if (n == 0) return HEED_OK;
     p->v = calloc(n, sizeof *p->v);
@@ -219,20 +233,25 @@ static enum heed_status phrases_make(struct phrases *p, const struct heed_tokeni
     for (int i = 0; i < n && !status; i++)
         status = phrase_make(
             &p->v[i], t, i < w->required_n ? w->required[i] : w->banned[i - w->required_n], err);
+    for (int i = 0; i < w->required_n && !status; i++)
+        for (int k = w->required_n; k < n && !status; k++)
+            if (phrase_has(&p->v[i], &p->v[k]))
+                status = error_set(err, HEED_EARG, "\"%s\" is banned, but required \"%s\" has it",
+                                   w->banned[k - w->required_n], w->required[i]);
     return status;
 }
 
 /* The wish of a text for its pieces: the prefix is the first one's, what is banned is for all. */
 static enum heed_status wish_text(struct pieces *p, const struct heed_tokenizer *t, int text,
-                                  const struct heed_wish *w, bool whole, struct heed_error *err)
+                                  const struct heed_wish *w, struct heed_error *err)
 {
     int first = p->part[p->text[text]].first, n = p->part[p->text[text + 1]].first - first;
     struct phrases *phrases = &p->phrases[text];
     if (n == 0) return HEED_OK;
-    if (n > 1 && (whole || w->required_n))
+    if (n > 1 && (p->whole || w->required_n))
         return error_set(err, HEED_EARG,
                          "text %d is translated in %d pieces, expected one where %s", text + 1, n,
-                         whole ? "it is scored" : "something is required");
+                         p->whole ? "it is scored" : "something is required");
     enum heed_status status = phrases_make(phrases, t, w, err);
     for (int i = first; i < first + n && !status; i++) {
         p->wish[i].required = phrases->v;
@@ -242,21 +261,21 @@ static enum heed_status wish_text(struct pieces *p, const struct heed_tokenizer 
     }
     struct heed_ids *prefix = &p->wish[first].prefix;
     if (!status && w->prefix) status = heed_encode(t, w->prefix, strlen(w->prefix), prefix, err);
-    if (!status && whole) status = append_id(prefix, tokenizer_eos(t), err);
+    if (!status && p->whole) status = append_id(prefix, tokenizer_eos(t), err);
     return status;
 }
 
 enum heed_status pieces_wish(struct pieces *p, const struct heed_tokenizer *t, int longest,
-                             const struct heed_wish *wish, bool whole, struct heed_error *err)
+                             const struct heed_wish *wish, struct heed_error *err)
 {
     for (int i = 0; i < p->texts; i++) {
-        enum heed_status status = wish_text(p, t, i, &wish[i], whole, err);
+        enum heed_status status = wish_text(p, t, i, &wish[i], err);
         if (status) return status;
-        size_t n = p->wish[p->part[p->text[i]].first].prefix.n;
-        if (n > (size_t)longest)
+        int n = beam_least(&p->wish[p->part[p->text[i]].first]);
+        if (n > longest)
             return error_set(err, HEED_EARG,
-                             "what is given for text %d has %zu tokens, expected at most %d", i + 1,
-                             n, longest);
+                             "what is given for text %d needs %d tokens, expected at most %d",
+                             i + 1, n, longest);
     }
     return HEED_OK;
 }
@@ -274,7 +293,7 @@ enum heed_status pieces_target(const struct pieces *p, int part, int rank, struc
     if (!ids->v) return error_memory(err, n * sizeof *ids->v, "a translation");
     for (int i = p->part[part].first; i < p->part[part + 1].first; i++) {
         const struct heed_ids *y = &x[(size_t)i * p->nbest].ids;
-        memcpy(ids->v + ids->n, y->v, y->n * sizeof *ids->v);
+        if (y->n) memcpy(ids->v + ids->n, y->v, y->n * sizeof *ids->v);
         ids->n += y->n;
     }
     return HEED_OK;
@@ -353,13 +372,14 @@ static enum heed_status add_up(const struct pieces *p, const struct heed_tokeniz
     for (int i = first; i < last; i++) {
         const struct translation *y = &x[(size_t)i * p->nbest];
         size_t n = y->ids.n + y->ended;
+        if (rank == 0) r->flags |= p->flags[i];
+        if (!n) continue; /* nothing was found */
         memcpy(id, y->ids.v, y->ids.n * sizeof *id);
         memcpy(logp, y->token_score, n * sizeof *logp);
         if (y->ended) id[n - 1] = tokenizer_eos(t);
         id += n, logp += n;
         r->logp += (float)y->logp;
         r->score += (float)y->score;
-        if (rank == 0) r->flags |= p->flags[i];
     }
     return HEED_OK;
 }
@@ -369,7 +389,7 @@ enum heed_status pieces_join(struct pieces *p, const struct heed_tokenizer *t, i
 {
     int first = p->text[text], last = p->text[text + 1];
     if (first == last && rank) return HEED_OK;
-    for (int i = p->part[first].first; i < p->part[last].first; i++)
+    for (int i = p->part[first].first; rank && i < p->part[last].first; i++)
         if (!p->out[(size_t)i * p->nbest + rank].ids.v) return HEED_OK;
     struct string s = {0};
     struct heed_result sum = {0};

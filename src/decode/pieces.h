@@ -42,11 +42,14 @@ struct pieces {
     unsigned *flags;         /* [n] of the best translation; see heed_result */
     int n, nbest;
     int tag_n; /* ids of the tag */
+    bool whole;
 };
 
 struct pieces_options {
-    int longest;         /* tokens of a piece */
-    int nbest;           /* translations of each */
+    int longest; /* tokens of a piece */
+    int nbest;   /* translations of each */
+    bool whole;  /* translations are given, as prefixes: a text is not split, and one without
+                  * tokens counts */
     struct heed_ids tag; /* what every piece begins with; empty: nothing */
 };
 
@@ -54,17 +57,16 @@ struct pieces_options {
 enum heed_status pieces_fill(struct pieces *p, const struct heed_tokenizer *t,
                              const struct pieces_options *o, const char *const *text, int texts,
                              struct heed_error *err);
-/* wish [texts]. whole: the prefix is all of the translation, so the text must be one piece.
- * longest: tokens of a translation. */
+/* wish [texts]; what is given whole gets its end mark. longest: tokens of a translation. */
 enum heed_status pieces_wish(struct pieces *p, const struct heed_tokenizer *t, int longest,
-                             const struct heed_wish *wish, bool whole, struct heed_error *err);
+                             const struct heed_wish *wish, struct heed_error *err);
 void pieces_release(struct pieces *p);
 
 /* The ids of a part's translation `rank`, which the caller frees. */
 enum heed_status pieces_target(const struct pieces *p, int part, int rank, struct heed_ids *ids,
                                struct heed_error *err);
 /* Translation `rank` of a text, whose text, ids and scores the caller frees; where there are fewer,
- * the result stays as it is. A text without tokens has one translation, an empty one. */
+ * the result stays as it is. The best is always there: that of a text without tokens is empty. */
 enum heed_status pieces_join(struct pieces *p, const struct heed_tokenizer *t, int text, int rank,
                              struct heed_result *r, struct heed_error *err);
 

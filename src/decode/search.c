@@ -74,8 +74,9 @@ static int output_longest(const struct search *s, const struct heed_ids *src,
                           const struct beam_wish *wish)
 {
     int longest = s->o.longest ? s->o.longest : (int)src->n + 1 + EXTRA_LENGTH;
-    if (longest > s->p->config.max_length) longest = s->p->config.max_length;
-    return wish && (int)wish->prefix.n > longest ? (int)wish->prefix.n : longest;
+    longest = max(longest, s->o.beam.min_length + 1);
+    if (wish) longest = max(longest, beam_least(wish));
+    return longest < s->p->config.max_length ? longest : s->p->config.max_length;
 }
 
 void translation_release(struct translation *t)
@@ -395,11 +396,12 @@ static int compare_length(const void *a, const void *b)
 }
 
 /* Sentences worth translating, shortest first; returns how many. */
-static int sort_by_length(struct by_length *key, const struct heed_ids *src, int n)
+static int sort_by_length(struct by_length *key, const struct heed_ids *src,
+                          const struct beam_wish *wish, int n)
 {
     int m = 0;
     for (int i = 0; i < n; i++)
-        if (src[i].n) key[m++] = (struct by_length){(int)src[i].n, i};
+        if (src[i].n || (wish && wish[i].prefix.n)) key[m++] = (struct by_length){(int)src[i].n, i};
     qsort(key, m, sizeof *key, compare_length);
     return m;
 }
@@ -429,7 +431,7 @@ enum heed_status search_run(struct search *s, const struct heed_ids *src,
     int *which = malloc(s->rows * sizeof *which);
     enum heed_status status = HEED_OK;
     if (!key || !which) status = error_memory(err, n * sizeof *key, "the order of sentences");
-    int m = status ? 0 : sort_by_length(key, src, n);
+    int m = status ? 0 : sort_by_length(key, src, wish, n);
     for (int at = 0, count; at < m && !status; at += count) {
         count = batch_choose(s, key + at, m - at, src, wish, which);
         status = batch_begin(s, src, wish, which, count, err);

@@ -40,7 +40,8 @@ void translation_release(struct translation *t);
 
 /* Translates n sentences, given without marks and of at most search_longest tokens; wish [n] may be
  * NULL. out is [n * nbest], zeroed by the caller, which releases every one of them even on failure;
- * a sentence with fewer hypotheses leaves some zero. Of an empty source there are none. */
+ * a sentence with fewer hypotheses leaves some zero. Of an empty source there are none, unless a
+ * prefix is given. */
 enum heed_status search_run(struct search *s, const struct heed_ids *src,
                             const struct beam_wish *wish, int n, struct translation *out,
                             struct heed_error *err);

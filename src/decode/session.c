@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "decode/align.h"
+#include "decode/faults.h"
 #include "model/config.h"
 #include "model/files.h"
 #include "ops/engine.h"
@@ -37,6 +38,9 @@ static enum heed_status weights_open(struct heed_model *m, const struct heed_con
 {
     static const enum type type[] = {TYPE_F32, TYPE_PACKED_F32, TYPE_PACKED_BF16, TYPE_PACKED_I8};
     struct backend *be = m->engine->be;
+    if ((unsigned)weights > HEED_WEIGHTS_INT8)
+        return error_set(err, HEED_EARG, "weights are %d, expected 0 to %d", weights,
+                         HEED_WEIGHTS_INT8);
     if (c->d_model % PACK_ROWS == 0 && c->d_ff % PACK_ROWS == 0)
         return parameters_open_packed(&m->p, be, c, type[weights], path, err);
     if (weights > HEED_WEIGHTS_F32)
@@ -88,6 +92,11 @@ void heed_model_free(struct heed_model *m)
     free(m);
 }
 
+const struct heed_config *heed_model_config(const struct heed_model *m)
+{
+    return &m->p->config;
+}
+
 const struct heed_tokenizer *heed_model_tokenizer(const struct heed_model *m)
 {
     return m->tokenizer;
@@ -100,9 +109,11 @@ struct heed_translate_options heed_translate_defaults(void)
     return (struct heed_translate_options){.beam = 4, .nbest = 1, .length_penalty = 0.6f};
 }
 
-static enum heed_status check_options(const struct heed_translate_options *o,
+/* longest: tokens that the model takes */
+static enum heed_status check_options(const struct heed_translate_options *o, int longest,
                                       struct heed_error *err)
 {
+    enum { BATCH_TOKENS_MAX = 1000000 };
     if (o->beam < 1 || o->beam > BEAM_MAX)
         return error_set(err, HEED_EARG, "beam is %d, expected 1 to %d", o->beam, BEAM_MAX);
     if (o->nbest < 1 || o->nbest > o->beam)
@@ -117,14 +128,17 @@ static enum heed_status check_options(const struct heed_translate_options *o,
                          "temperature, top-k and top-p are %g, %d and %g, expected 0 to 100, 0 to "
                          "%d and 0 to 1",
                          (double)o->temperature, o->top_k, (double)o->top_p, BEAM_SAMPLED);
-    if (o->min_length < 0 || o->max_length < 0 || o->no_repeat_ngram < 0 || o->batch_tokens < 0)
+    if (o->max_length < 0 || o->no_repeat_ngram < 0)
         return error_set(err, HEED_EARG,
-                         "min and max length, no-repeat n-gram and batch tokens are %d, %d, %d and "
-                         "%d, expected at least 0",
-                         o->min_length, o->max_length, o->no_repeat_ngram, o->batch_tokens);
-    if (o->max_length && o->max_length < o->min_length)
-        return error_set(err, HEED_EARG, "max length is %d, expected at least the min length of %d",
-                         o->max_length, o->min_length);
+                         "max length and no-repeat n-gram are %d and %d, expected at least 0",
+                         o->max_length, o->no_repeat_ngram);
+    if (o->batch_tokens < 0 || o->batch_tokens > BATCH_TOKENS_MAX)
+        return error_set(err, HEED_EARG, "batch tokens are %d, expected 0 to %d", o->batch_tokens,
+                         BATCH_TOKENS_MAX);
+    int most = o->max_length && o->max_length < longest ? o->max_length : longest;
+    if (o->min_length < 0 || o->min_length >= most)
+        return error_set(err, HEED_EARG, "min length is %d, expected 0 to less than the max of %d",
+                         o->min_length, most);
     return HEED_OK;
 }
 
@@ -146,7 +160,7 @@ static enum heed_status session_open(struct heed_session *s, struct heed_error *
                                          .top_p = o->top_p,
                                          .seed = o->seed,
                                          .eos = tokenizer_eos(t)}};
-    enum heed_status status = check_options(o, err);
+    enum heed_status status = check_options(o, s->m->p->config.max_length, err);
     if (!status && o->to) status = tokenizer_tag(t, o->to, &s->tag, err);
     if (!status && (int)s->tag.n >= s->m->p->config.max_length - 1)
         status = error_set(err, HEED_EARG, "the model takes %d tokens, expected more than a tag's",
@@ -198,48 +212,19 @@ void heed_session_free(struct heed_session *s)
 
 /* ---- translations that went wrong ---- */
 
-/* Whether n ids have `times` equal runs of `period` ids in a row somewhere. */
-static bool has_loop(const struct heed_ids *ids, size_t period, size_t times)
-{
-    size_t same = 0;
-    for (size_t i = period; i < ids->n; i++) {
-        same = ids->v[i] == ids->v[i - period] ? same + 1 : 0;
-        if (same >= period * (times - 1)) return true;
-    }
-    return false;
-}
-
-/* A loop that is not in the source. */
-static bool is_loop(const struct heed_ids *src, const struct heed_ids *out)
-{
-    enum { LONGEST_PERIOD = 12, TIMES = 4, TIMES_OF_ONE = 8 };
-    for (size_t period = 1; period <= LONGEST_PERIOD; period++) {
-        size_t times = period == 1 ? TIMES_OF_ONE : TIMES;
-        if (has_loop(out, period, times) && !has_loop(src, period, times)) return true;
-    }
-    return false;
-}
-
-static bool is_copy(const struct heed_ids *src, const struct heed_ids *out)
-{
-    enum { SHORT = 4 }; /* a name or a number may be the same in both languages */
-    return out->n > SHORT && out->n == src->n && !memcmp(out->v, src->v, out->n * sizeof *out->v);
-}
-
 /* Of piece i, whose source is looked at without its tag. */
 static unsigned flags_of(const struct pieces *p, int i, const struct translation *t)
 {
     struct heed_ids src = {p->src[i].v + p->tag_n, p->src[i].n - p->tag_n, 0};
-    return (is_loop(&src, &t->ids) ? HEED_FLAG_LOOP : 0) |
-           (is_copy(&src, &t->ids) ? HEED_FLAG_COPY : 0) | (t->ended ? 0 : HEED_FLAG_CUT);
+    return faults_of(&src, t);
 }
 
 /* A second try of piece i is kept when it mends what was wrong. */
 static void take_better(struct pieces *p, int i, struct translation *again)
 {
     struct translation *first = &p->out[(size_t)i * p->nbest];
-    unsigned flags = again[0].ids.v ? flags_of(p, i, &again[0]) : HEED_FLAG_CUT;
-    bool mended = !(flags & (HEED_FLAG_LOOP | HEED_FLAG_CUT));
+    unsigned flags = flags_of(p, i, &again[0]);
+    bool mended = !(flags & FAULTS_TO_MEND);
     for (int k = 0; k < p->nbest && mended; k++) {
         struct translation swap = first[k];
         first[k] = again[k];
@@ -272,18 +257,16 @@ static enum heed_status retry(struct heed_session *s, struct pieces *p, const in
 }
 
 /* Looks at what was found for every piece; loops and outputs without an end get another try. */
-static enum heed_status look(struct heed_session *s, struct pieces *p, bool whole,
-                             struct heed_error *err)
+static enum heed_status look(struct heed_session *s, struct pieces *p, struct heed_error *err)
 {
     int *bad = malloc((p->n + 1) * sizeof *bad), n = 0;
     if (!bad) return error_memory(err, p->n * sizeof *bad, "the flags of translations");
     for (int i = 0; i < p->n; i++) {
-        const struct translation *best = &p->out[(size_t)i * p->nbest];
-        if (!best->ids.v) continue;
-        p->flags[i] = flags_of(p, i, best);
-        if (p->flags[i] & (HEED_FLAG_LOOP | HEED_FLAG_CUT)) bad[n++] = i;
+        if (!p->src[i].n) continue;
+        p->flags[i] = flags_of(p, i, &p->out[(size_t)i * p->nbest]);
+        if (p->flags[i] & FAULTS_TO_MEND) bad[n++] = i;
     }
-    bool again = n && !whole && !s->o.no_repeat_ngram;
+    bool again = n && !p->whole && !s->o.no_repeat_ngram;
     enum heed_status status = again ? retry(s, p, bad, n, err) : HEED_OK;
     free(bad);
     return status;
@@ -365,13 +348,15 @@ static enum heed_status translate(struct heed_session *s, const char *const *src
     const struct heed_tokenizer *t = s->m->tokenizer;
     int nbest = s->o.nbest;
     struct pieces p = {0};
+    int longest = s->m->p->config.max_length;
     struct pieces_options po = {
-        .longest = search_longest(s->search), .nbest = nbest, .tag = s->tag};
+        .longest = search_longest(s->search), .nbest = nbest, .whole = whole, .tag = s->tag};
+    if (s->o.max_length && !whole && s->o.max_length < longest) longest = s->o.max_length;
     results_free(s);
     enum heed_status status = pieces_fill(&p, t, &po, src, n, err);
-    if (!status && wish) status = pieces_wish(&p, t, s->m->p->config.max_length, wish, whole, err);
+    if (!status && wish) status = pieces_wish(&p, t, longest, wish, err);
     if (!status) status = search_run(s->search, p.src, p.wish, p.n, p.out, err);
-    if (!status) status = look(s, &p, whole, err);
+    if (!status) status = look(s, &p, err);
     if (!status && !(s->result = calloc((size_t)n * nbest + 1, sizeof *s->result)))
         status = error_memory(err, n * sizeof *s->result, "translations");
     if (!status) s->results = n * nbest;

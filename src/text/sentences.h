@@ -14,6 +14,9 @@ struct spans {
     size_t n, cap;
 };
 
+/* Nothing but white space, of any kind that Unicode has. */
+bool text_blank(const char *text, size_t len);
+
 /* Appends the sentences or words of text[0..len), which need not be valid UTF-8. None of them is
  * empty, and a text of white space has none. A mark of punctuation is a word. */
 enum heed_status sentences_split(struct spans *out, const char *text, size_t len,
