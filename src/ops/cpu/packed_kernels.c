@@ -17,7 +17,7 @@ enum { LANES = PACKED_LANES, VECS = LANES / W, LINE = 4 * LANES };
  * there is room for 12 and 8 vectors of them. */
 enum { ROWS = W == 16 ? 8 : W == 8 ? 6 : 2 };
 /* Prepared rows that go past all panels together: they stay in the second-level cache. */
-enum { BLOCK_BYTES = 256 << 10 };
+enum { BLOCK_BYTES = 512 << 10 };
 
 /* How w and x meet. The last two need an instruction that not every AVX-512 machine has. */
 enum how { F32, BF16, I8, BF16_DOT, I8_DOT };
@@ -186,14 +186,21 @@ INLINE void finish(const struct packed_task *t, struct tile at, const vi *sum, c
     }
 }
 
-/* Rows in blocks; a block goes past a panel in tiles of nearly the same height. */
+/* The size of equal parts of n, none above most, in whole units but for the last */
+INLINE int part(int n, int most, int unit)
+{
+    int parts = (n + most - 1) / most, size = (n + parts - 1) / parts;
+    return (size + unit - 1) / unit * unit;
+}
+
+/* Rows in blocks of nearly the same size; a block goes past a panel in tiles of nearly the same
+ * height. */
 INLINE void run(const struct packed_task *t, int first, int last, const enum how how)
 {
-    int block = (int)(BLOCK_BYTES / t->pitch);
-    block = block > ROWS ? block / ROWS * ROWS : ROWS;
+    int most = (int)(BLOCK_BYTES / t->pitch) / ROWS * ROWS;
+    int block = part(t->m, most ? most : ROWS, ROWS);
     for (int row = 0; row < t->m; row += block) {
-        int rows = int_min(block, t->m - row), tiles = (rows + ROWS - 1) / ROWS;
-        int height = (rows + tiles - 1) / tiles;
+        int rows = int_min(block, t->m - row), height = part(rows, ROWS, 1);
         for (int panel = first; panel < last; panel++)
             for (int r = 0; r < rows; r += height) {
                 struct tile at = {row + r, int_min(height, rows - r), panel};
