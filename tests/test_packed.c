@@ -286,17 +286,24 @@ static void test_long(void **state)
 
 /* ---- extremes ---- */
 
-/* Rows of zeros, and rows of numbers at the ends of what a float can hold */
+/* Rows of zeros, and rows of numbers at the ends of what a float can hold, in x or in w */
 static void test_extremes(void **state)
 {
     (void)state;
     static const float size[] = {0, 1e-44f, 1e-38f, 1e-31f, 1e-29f, 1e-10f, 1e10f, 1e30f, 2e36f};
-    for (int i = 0; i < PACKED_KINDS * 2; i++) {
-        struct product p = product_new(i / 2, 17, 30, i % 2, false);
-        for (int r = 0; r < ROWS; r++)
-            for (int c = 0; c < p.w.k; c++) p.x[r * p.ldx + c] *= size[r % 9];
+    for (int i = 0; i < PACKED_KINDS * 4; i++) {
+        struct product p = product_new(i / 4, 17, 30, i % 2, false);
+        bool in_w = i & 2;
+        float *row = in_w ? p.plain : p.x;
+        int n = p.w.n, k = p.w.k, rows = in_w ? n : ROWS, ld = in_w ? k : p.ldx;
+        for (int r = 0; r < rows; r++)
+            for (int c = 0; c < k; c++) row[r * ld + c] *= size[r % 9];
+        if (in_w)
+            packed_fill(p.w.kind, (void *)p.w.panels, (struct stored){p.plain, TYPE_F32, NULL}, n,
+                        k, 2);
         expect(&p);
-        for (int c = 0; c < p.w.n; c++) assert_true(p.want[c] == (p.bias ? (double)p.bias[c] : 0));
+        for (int c = 0; c < (in_w ? 1 : n); c++)
+            assert_true(p.want[c] == (p.bias ? (double)p.bias[c] : 0));
         /* int8 takes what is below QUANT_TINY for zero, in the rows as here in the result */
         try_product(&p);
         product_free(&p);

@@ -276,6 +276,38 @@ static void score_one(const struct job *job, const struct tile *t, float *p, con
         score_one_as(job, t, p, q, TYPE_F32);
 }
 
+INLINE void weigh_one_as(const struct job *job, const struct tile *t, float *o, bool add,
+                         const float *p, enum type type)
+{
+    struct source v = key_rows(job, job->a->v, t->j, job->dv);
+    int seen = tile_seen(job, t, 0);
+    for (int c = 0; c < job->ldv; c += VECS * W) {
+        vf sum[VECS];
+        int vecs = min(VECS, (job->ldv - c) / W);
+#pragma GCC unroll 4
+        for (int n = 0; n < VECS; n++) sum[n] = add && n < vecs ? load(o + c + n * W) : (vf){0};
+        for (int j = 0; j < seen; j++) {
+            const char *row = source_row(&v, j);
+#pragma GCC unroll 4
+            for (int n = 0; n < VECS; n++)
+                if (n < vecs) sum[n] += p[j] * load_edge(row, c + n * W, job->dv, type);
+        }
+#pragma GCC unroll 4
+        for (int n = 0; n < VECS; n++)
+            if (n < vecs) store(o + c + n * W, sum[n]);
+    }
+}
+
+/* The values too are read where they lie. The same sums in the same order as in weigh(). */
+static void weigh_one(const struct job *job, const struct tile *t, float *o, bool add,
+                      const float *p)
+{
+    if (job->a->v.type == TYPE_BF16)
+        weigh_one_as(job, t, o, add, p, TYPE_BF16);
+    else
+        weigh_one_as(job, t, o, add, p, TYPE_F32);
+}
+
 static void forward(const struct attention *a, int sentence, int head, int first, int last)
 {
     PANEL(q, QPANEL);
@@ -294,8 +326,8 @@ static void forward(const struct attention *a, int sentence, int head, int first
         int j = 0, end = job_seen(&job, i + t.ni - 1);
         do {
             t = tile_make(&job, i, last, j);
-            if (packed != j) {
-                if (!single) load_columns(kt, t.ld, key_rows(&job, a->k, j, job.dk), t.nj, job.dk);
+            if (packed != j && !single) {
+                load_columns(kt, t.ld, key_rows(&job, a->k, j, job.dk), t.nj, job.dk);
                 load_rows(v, job.ldv, key_rows(&job, a->v, j, job.dv), t.nj, job.dv, 1.0f);
                 packed = j;
             }
@@ -305,7 +337,10 @@ static void forward(const struct attention *a, int sentence, int head, int first
                 scores(&job, &t, p, q, job.ldk, kt, job.dk);
             soften(&job, &t, p, &run);
             if (j) rescale(o, t.ni, job.ldv, run.scale);
-            weigh(&job, &t, o, j > 0, p, v, job.ldv);
+            if (single)
+                weigh_one(&job, &t, o, j > 0, p);
+            else
+                weigh(&job, &t, o, j > 0, p, v, job.ldv);
         } while ((j += job.keys) < end);
         finish(&job, &t, o, &run);
     }

@@ -35,11 +35,13 @@ static int group_of(enum packed_kind kind)
 /* Bytes of a panel without what follows it, and with it */
 static size_t panel_body(enum packed_kind kind, int k)
 {
-    return (size_t)ceiling(k, group_of(kind)) * LINE;
+    int groups = ceiling(k, group_of(kind));
+    if (kind == PACKED_F32) groups = ceiling(groups, PACKED_THREE) * PACKED_THREE;
+    return (size_t)groups * LINE;
 }
 static size_t panel_bytes(enum packed_kind kind, int k)
 {
-    return panel_body(kind, k) + (kind == PACKED_I8 ? 2 * LINE : 0);
+    return panel_body(kind, k) + (kind == PACKED_BF16 ? 0 : 2 * LINE);
 }
 
 size_t packed_bytes(enum packed_kind kind, int n, int k)
@@ -53,20 +55,32 @@ static inline size_t at(int lane, int i, int group)
     return ((size_t)(i / group) * LANES + lane) * group + i % group;
 }
 
-/* What follows the body of an int8 panel */
-static float *panel_scales(const void *panel, int k)
+/* What follows the body of a panel */
+static float *panel_scales(enum packed_kind kind, const void *panel, int k)
 {
-    return (float *)((char *)panel + panel_body(PACKED_I8, k));
+    return (float *)((char *)panel + panel_body(kind, k));
 }
-static int32_t *panel_sums(const void *panel, int k)
+
+/* The power of two nearest to the length of w from below; 0: all are zero */
+static float length_scale(const float *w, int k)
 {
-    return (int32_t *)(panel_scales(panel, k) + LANES);
+    double sum = 0;
+    for (int i = 0; i < k; i++) sum += (double)w[i] * w[i];
+    if (!isfinite(sum)) return 1;
+    return sum > 0 ? ldexpf(1, (int)fmin(fmax(floor(log2(sum) / 2), -126), 127)) : 0;
 }
 
 /* A lane of a panel from a row of weights. */
 static void fill_f32(void *panel, int lane, const float *w, int k)
 {
-    for (int i = 0; i < k; i++) ((float *)panel)[at(lane, i, 1)] = w[i];
+    float *to = panel, *scales = panel_scales(PACKED_F32, panel, k);
+    float scale = length_scale(w, k), unit = scale > 0 ? 1 / scale : 0;
+    double pairs = 0;
+    for (int i = 0; i < k; i++) to[at(lane, i, 1)] = w[i] * unit;
+    for (int i = 0; i + 1 < k; i += PACKED_THREE)
+        pairs += (double)to[at(lane, i, 1)] * to[at(lane, i + 1, 1)];
+    scales[lane] = scale;
+    scales[LANES + lane] = (float)pairs;
 }
 
 static void fill_bf16(void *panel, int lane, const float *w, int k)
@@ -78,8 +92,9 @@ static void fill_i8(void *panel, int lane, const int8_t *w, float scale, int k)
 {
     int32_t sum = 0;
     for (int i = 0; i < k; i++) ((int8_t *)panel)[at(lane, i, 4)] = w[i], sum += w[i];
-    panel_scales(panel, k)[lane] = scale;
-    panel_sums(panel, k)[lane] = sum;
+    float *scales = panel_scales(PACKED_I8, panel, k);
+    scales[lane] = scale;
+    ((int32_t *)scales)[LANES + lane] = sum;
 }
 
 /* One row of stored weights as f32; the row itself where it is so already. */
@@ -128,10 +143,10 @@ void packed_row(float *to, const struct packed_weights *w, int row)
 {
     const void *panel = (const char *)w->panels + row / LANES * panel_bytes(w->kind, w->k);
     int lane = row % LANES;
-    float scale = w->kind == PACKED_I8 ? panel_scales(panel, w->k)[lane] : 1;
+    float scale = w->kind == PACKED_BF16 ? 1 : panel_scales(w->kind, panel, w->k)[lane];
     for (int i = 0; i < w->k; i++) {
         if (w->kind == PACKED_F32)
-            to[i] = ((const float *)panel)[at(lane, i, 1)];
+            to[i] = scale * ((const float *)panel)[at(lane, i, 1)];
         else if (w->kind == PACKED_BF16)
             to[i] = bf16_to_float(((const uint16_t *)panel)[at(lane, i, 2)]);
         else
@@ -162,6 +177,8 @@ static bool isa_present(const char *name, enum packed_kind kind)
                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
     if (!strcmp(name, "avx2")) return avx2;
     if (!strcmp(name, "avx512")) return avx512;
+    /* AMD's have separate units for additions; Intel's add where they multiply. */
+    if (!strcmp(name, "dot") && kind == PACKED_F32) return avx512 && __builtin_cpu_is("amd");
     if (!strcmp(name, "dot") && kind == PACKED_BF16)
         return avx512 && __builtin_cpu_supports("avx512bf16");
     if (!strcmp(name, "dot") && kind == PACKED_I8)
@@ -220,7 +237,8 @@ enum heed_status packed_run(struct packed_work *work, float *y, int ldy, const f
 {
     const struct packed_kernel *kernel = work->kernel[w->kind];
     int panels = ceiling(w->n, LANES);
-    size_t pitch = PACKED_HEAD + (size_t)ceiling(w->k, LINE) * LINE * kernel->width;
+    size_t pitch =
+        PACKED_HEAD + (size_t)ceiling(w->k + PACKED_THREE - 1, LINE) * LINE * kernel->width;
     struct packed_task t = {
         .y = y,
         .ldy = (size_t)ldy,

@@ -13,17 +13,21 @@
 #define HEED_OPS_CPU_PACKED_H
 #include "ops/ops.h"
 
-/* Sums are f32 for the first two kinds, in the order of k. With bf16 x is rounded to bf16 too. With
- * int8 a row of w has one scale and so has a row of x, the largest magnitude over 127; x is rounded
- * to nearest even and the sum is exact. A row of x below QUANT_TINY everywhere counts as zero. */
+/* Sums are f32 for the first two kinds, in the order of k. Where f32 goes in pairs (F32_PAIRS in
+ * packed_kernels.c) the error is small against the lengths of the rows of x and w, though not
+ * against each term. With bf16 x is rounded to bf16 too. With int8 a row of w has one scale and so
+ * has a row of x, the largest magnitude over 127; x is rounded to nearest even and the sum is
+ * exact. A row of x below QUANT_TINY everywhere counts as zero. */
 enum packed_kind { PACKED_F32, PACKED_BF16, PACKED_I8, PACKED_KINDS };
 
 /* w [n,k] in panels of PACKED_LANES rows: 4 bytes of k (1, 2 or 4 numbers) of each row in turn,
- * then the next 4 bytes of each; for int8 the rows' scales, [LANES] float, and sums, [LANES] int32,
- * follow. n and k are filled up with zeros. So matrices with n a multiple of PACKED_LANES that lie
- * one after another are one matrix. Panels start at multiples of 64 bytes, where the memory given
- * does. */
-enum { PACKED_LANES = PACK_ROWS, PACKED_K_MAX = 65536 };
+ * then the next 4 bytes of each. For f32 and int8 two lines follow: the rows' scales, [LANES]
+ * float, and for int8 their sums, [LANES] int32, for f32 the sums of the products of their pairs:
+ * of every three numbers the first two are one. n and k, for f32 to a multiple of three, are filled
+ * up with zeros. An f32 row is kept over its scale, a power of two that makes its length 1 to 2. So
+ * matrices with n a multiple of PACKED_LANES that lie one after another are one matrix. Panels
+ * start at multiples of 64 bytes, where the memory given does. */
+enum { PACKED_LANES = PACK_ROWS, PACKED_THREE = 3, PACKED_K_MAX = 65536 };
 
 struct packed_weights {
     enum packed_kind kind;
@@ -33,7 +37,8 @@ struct packed_weights {
 
 size_t packed_bytes(enum packed_kind kind, int n, int k);
 /* panels: packed_bytes of memory; from [n,k] */
-void packed_fill(enum packed_kind kind, void *panels, struct stored from, int n, int k, int threads);
+void packed_fill(enum packed_kind kind, void *panels, struct stored from, int n, int k,
+                 int threads);
 /* to[k] = one row of w as the products see it: an embedding, where w is tied */
 void packed_row(float *to, const struct packed_weights *w, int row);
 
@@ -46,8 +51,9 @@ struct packed_work {
     size_t bytes;
 };
 
-/* isa: the best that may be used: "dot" (AVX-512 with VNNI for int8 and BF16 for bf16), "avx512",
- * "avx2" or "baseline"; NULL: no limit. What the machine does not have is not used. */
+/* isa: the best that may be used: "dot" (AVX-512 with VNNI for int8, BF16 for bf16 and units for
+ * additions beside those for products for f32), "avx512", "avx2" or "baseline"; NULL: no limit.
+ * What the machine does not have is not used. */
 void packed_open(struct packed_work *work, const char *isa);
 void packed_close(struct packed_work *work);
 
@@ -60,9 +66,12 @@ enum heed_status packed_run(struct packed_work *work, float *y, int ldy, const f
 
 /* ---- inside: what one thread does; packed_kernels.c fills a table per ISA ---- */
 
-/* A prepared row: its scale in the first 4 of PACKED_HEAD bytes, then its numbers. The head also
- * keeps rows of 2^n bytes from falling onto the same lines of a cache. */
+/* A prepared row: PACKED_HEAD bytes that begin with a packed_head, then its numbers. */
 enum { PACKED_HEAD = 64 };
+
+struct packed_head {
+    float scale, pairs; /* where the kernel uses them */
+};
 
 struct packed_task {
     float *y;
@@ -77,7 +86,7 @@ struct packed_task {
 };
 
 struct packed_kernel {
-    int width; /* bytes a number of a prepared row takes; a row has room for LANES more */
+    int width; /* bytes a number of a prepared row takes */
     void (*prepare)(char *row, const float *x, int k);
     /* columns of y from panel first to before panel last, all rows */
     void (*run)(const struct packed_task *t, int first, int last);

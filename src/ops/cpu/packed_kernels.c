@@ -17,10 +17,11 @@ enum { LANES = PACKED_LANES, VECS = LANES / W, LINE = 4 * LANES };
  * there is room for 12 and 8 vectors of them. */
 enum { ROWS = W == 16 ? 8 : W == 8 ? 6 : 2 };
 /* Prepared rows that go past all panels together: they stay in the second-level cache. */
-enum { BLOCK_BYTES = 256 << 10 };
+enum { BLOCK_BYTES = 512 << 10 };
 
-/* How w and x meet. The last two need an instruction that not every AVX-512 machine has. */
-enum how { F32, BF16, I8, BF16_DOT, I8_DOT };
+/* How w and x meet. The last two need an instruction that not every AVX-512 machine has; F32_PAIRS,
+ * below, works on all and pays on some. */
+enum how { F32, BF16, I8, F32_PAIRS, BF16_DOT, I8_DOT };
 
 INLINE int int_min(int a, int b)
 {
@@ -38,11 +39,28 @@ INLINE vi vi_all(int32_t x)
 {
     return x - (vi){0};
 }
+/* The i-th number at p */
+INLINE float float_at(const char *p, int i)
+{
+    float r;
+    memcpy(&r, p + i * sizeof r, sizeof r);
+    return r;
+}
+INLINE int32_t int_at(const char *p, int i)
+{
+    int32_t r;
+    memcpy(&r, p + i * sizeof r, sizeof r);
+    return r;
+}
 
-/* Bytes of a prepared row that meet a group */
+/* Lines of a panel that `dot` takes at once, and the bytes of a prepared row that meet them */
+INLINE int lines(enum how how)
+{
+    return how == F32_PAIRS ? PACKED_THREE : 1;
+}
 INLINE int step(enum how how)
 {
-    return how == BF16 || how == I8 ? 8 : 4;
+    return how == F32_PAIRS ? 4 * PACKED_THREE : how == BF16 || how == I8 ? 8 : 4;
 }
 
 /* ---- products ---- */
@@ -72,29 +90,37 @@ INLINE vi odd_bytes(vi w)
     return (vi)((vs)w >> 8);
 }
 
-/* sum + w * x: a group of each lane with the numbers at x. Sums of floats go as bits. */
-INLINE vi dot(vi sum, vi w, const char *x, const enum how how)
+/* sum + w * x: vector v of the lines at `line` with the numbers at x. Sums of floats go as bits.
+ *
+ * F32_PAIRS is Winograd's inner product: x0 w0 + x1 w1 = (x0 + w1) (x1 + w0) - x0 x1 - w0 w1, where
+ * the last two belong to x and to w alone and are taken off at the end. That trades one of two
+ * multiplications for additions, and pays where additions have units of their own that idle
+ * otherwise: with two of three numbers in pairs both kinds of unit are busy, and three numbers take
+ * the time of two. */
+INLINE vi dot(vi sum, const char *line, int v, const char *x, const enum how how)
 {
-    int32_t i[2];
-    float f[2];
-    memcpy(i, x, (size_t)step(how));
-    memcpy(f, x, (size_t)step(how));
     vf s = (vf)sum;
+    vi w = vi_load(line, v);
     switch (how) {
+    case F32_PAIRS:
+        s += ((vf)w + float_at(x, 1)) * ((vf)vi_load(line + LINE, v) + float_at(x, 0));
+        s += (vf)vi_load(line + 2 * LINE, v) * float_at(x, 2);
+        return (vi)s;
     case F32:
-        return (vi)(s + (vf)w * f[0]);
+        return (vi)(s + (vf)w * float_at(x, 0));
     case BF16:
-        s += (vf)(w << 16) * f[0];
-        s += (vf)(w & -65536) * f[1];
+        s += (vf)(w << 16) * float_at(x, 0);
+        s += (vf)(w & -65536) * float_at(x, 1);
         return (vi)s;
     case I8:
-        return sum + madd(even_bytes(w), vi_all(i[0])) + madd(odd_bytes(w), vi_all(i[1]));
+        return sum + madd(even_bytes(w), vi_all(int_at(x, 0))) +
+               madd(odd_bytes(w), vi_all(int_at(x, 1)));
 #if W == 16
     case BF16_DOT:
-        __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(w), "v"(vi_all(i[0])));
+        __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(w), "v"(vi_all(int_at(x, 0))));
         return sum;
     case I8_DOT: /* bytes of x are unsigned, bytes of w signed */
-        __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(vi_all(i[0])), "v"(w));
+        __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(vi_all(int_at(x, 0))), "v"(w));
         return sum;
 #endif
     default:
@@ -114,26 +140,32 @@ INLINE void expect(const char *line, const struct packed_task *t, const int R)
     if (R > 1) __builtin_prefetch(line + t->stride, 0, 2);
 }
 
+/* What follows the body of a panel: scales and, a line on, sums */
+INLINE const char *panel_tail(const struct packed_task *t, int panel)
+{
+    return t->panels + (panel + 1) * t->stride - 2 * LINE;
+}
+
 /* sum [R][VECS] */
 INLINE void multiply(vi *sum, const struct packed_task *t, struct tile at, const enum how how,
                      const int R)
 {
     const char *x = t->rows + at.row * t->pitch + PACKED_HEAD;
     const char *w = t->panels + at.panel * t->stride, *end = w + (size_t)t->groups * LINE;
+    const char *tail = panel_tail(t, at.panel);
     vi acc[ROWS][VECS];
 #pragma GCC unroll 8
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
         for (int v = 0; v < VECS; v++)
-            acc[r][v] = how == I8_DOT ? vi_load(end + LINE, v) * -128 : (vi){0};
-    for (int i = 0; i < 2 && (how == I8 || how == I8_DOT); i++) expect(end + i * LINE, t, R);
-    for (; w < end; w += LINE, x += step(how)) {
-        expect(w, t, R);
+            acc[r][v] = how == I8_DOT ? vi_load(tail + LINE, v) * -128 : (vi){0};
+    for (int i = 0; i < 2 && how != BF16 && how != BF16_DOT; i++) expect(tail + i * LINE, t, R);
+    for (; w < end; w += lines(how) * LINE, x += step(how)) {
+        for (int i = 0; i < lines(how); i++) expect(w + i * LINE, t, R);
 #pragma GCC unroll 8
         for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
-            for (int v = 0; v < VECS; v++)
-                acc[r][v] = dot(acc[r][v], vi_load(w, v), x + r * t->pitch, how);
+            for (int v = 0; v < VECS; v++) acc[r][v] = dot(acc[r][v], w, v, x + r * t->pitch, how);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < R; r++)
@@ -165,20 +197,24 @@ INLINE void multiply_rows(vi *sum, const struct packed_task *t, struct tile at, 
 /* The sums become numbers of y. */
 INLINE void finish(const struct packed_task *t, struct tile at, const vi *sum, const enum how how)
 {
-    const bool i8 = how == I8 || how == I8_DOT;
-    const char *scales = t->panels + at.panel * t->stride + (size_t)t->groups * LINE;
+    const bool i8 = how == I8 || how == I8_DOT, scaled = i8 || how == F32 || how == F32_PAIRS;
+    const char *tail = panel_tail(t, at.panel);
     for (int v = 0; v < VECS; v++) {
         int c = at.panel * LANES + v * W, n = int_min(W, t->n - c);
         if (n <= 0) break;
         vf bias = t->bias ? vf_load_part(t->bias, c, n, 0, TYPE_F32) : (vf){0};
-        vf scale = i8 ? vf_load(scales, v * W, TYPE_F32) : (vf){0};
+        vf scale = scaled ? vf_load(tail, v * W, TYPE_F32) : (vf){0};
+        vf pairs = how == F32_PAIRS ? vf_load(tail + LINE, v * W, TYPE_F32) : (vf){0};
         for (int r = 0; r < at.rows; r++) {
             vf s = (vf)sum[r * VECS + v];
-            if (i8) {
-                float scale_x;
-                memcpy(&scale_x, t->rows + (at.row + r) * t->pitch, sizeof scale_x);
-                s = __builtin_convertvector((vi)s, vf) * (scale * scale_x);
-            }
+            struct packed_head x;
+            memcpy(&x, t->rows + (at.row + r) * t->pitch, sizeof x);
+            if (i8)
+                s = __builtin_convertvector((vi)s, vf) * (scale * x.scale);
+            else if (how == F32_PAIRS)
+                s = (s - (pairs + x.pairs)) * (scale * x.scale);
+            else if (how == F32)
+                s *= scale;
             s += bias;
             if (t->relu) s = vf_max((vf){0}, s);
             vf_store_part(t->y + (at.row + r) * t->ldy, c, n, s, TYPE_F32);
@@ -186,14 +222,21 @@ INLINE void finish(const struct packed_task *t, struct tile at, const vi *sum, c
     }
 }
 
-/* Rows in blocks; a block goes past a panel in tiles of nearly the same height. */
+/* The size of equal parts of n, none above most, in whole units but for the last */
+INLINE int part(int n, int most, int unit)
+{
+    int parts = (n + most - 1) / most, size = (n + parts - 1) / parts;
+    return (size + unit - 1) / unit * unit;
+}
+
+/* Rows in blocks of nearly the same size; a block goes past a panel in tiles of nearly the same
+ * height. */
 INLINE void run(const struct packed_task *t, int first, int last, const enum how how)
 {
-    int block = (int)(BLOCK_BYTES / t->pitch);
-    block = block > ROWS ? block / ROWS * ROWS : ROWS;
+    int most = (int)(BLOCK_BYTES / t->pitch) / ROWS * ROWS;
+    int block = part(t->m, most ? most : ROWS, ROWS);
     for (int row = 0; row < t->m; row += block) {
-        int rows = int_min(block, t->m - row), tiles = (rows + ROWS - 1) / ROWS;
-        int height = (rows + tiles - 1) / tiles;
+        int rows = int_min(block, t->m - row), height = part(rows, ROWS, 1);
         for (int panel = first; panel < last; panel++)
             for (int r = 0; r < rows; r += height) {
                 struct tile at = {row + r, int_min(height, rows - r), panel};
@@ -313,9 +356,13 @@ const struct packed_kernel NAME(ISA)[PACKED_KINDS] = {
     {2, prepare_i8, run_i8},
 };
 
-/* ---- with the instructions for dot products of bf16 and int8 ---- */
+/* ---- f32 in pairs, and the instructions for dot products of bf16 and int8 ---- */
 
 #if W == 16
+static void run_f32_pairs(const struct packed_task *t, int first, int last)
+{
+    run(t, first, last, F32_PAIRS);
+}
 static void run_bf16_dot(const struct packed_task *t, int first, int last)
 {
     run(t, first, last, BF16_DOT);
@@ -323,6 +370,44 @@ static void run_bf16_dot(const struct packed_task *t, int first, int last)
 static void run_i8_dot(const struct packed_task *t, int first, int last)
 {
     run(t, first, last, I8_DOT);
+}
+
+INLINE int exponent(float x)
+{
+    int32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (bits >> 23 & 255) - 127;
+}
+/* 2^e, or the nearest to it that is a normal number */
+INLINE float power(int e)
+{
+    int32_t bits = (e < -126 ? 1 : e > 127 ? 254 : e + 127) << 23;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* As floats of a length between 1 and 2, as the rows of w have it, so that neither loses much in
+ * x + w: times a power of two, which goes by the largest magnitude first, and no square overflows.
+ * A row of zeros, or of less than a normal number, gets the scale 0. */
+static void prepare_f32_pairs(char *row, const float *x, int k)
+{
+    const vi start = {-1, 0, 0, -1, 0, 0, -1, 0, 0, -1, 0, 0, -1, 0, 0, 0};
+    int e = exponent(magnitude(x, k));
+    bool zero = e == -127;
+    float unit = power(-e);
+    vf squares = {0}, pairs = {0};
+    for (int i = 0; i < k; i += W - 1) { /* 5 threes; some squares count twice, which is no harm */
+        vf a = load(x, i, k) * unit, b = load(x, i + 1, k) * unit;
+        squares += a * a;
+        pairs += vf_pick(start, a * b, (vf){0});
+    }
+    int half = int_min(exponent(vf_sum(squares)) / 2, 126 - e); /* the scale is a number too */
+    float factor = power(-e - half), rest = power(-half);
+    struct packed_head head = {zero ? 0 : power(e + half), vf_sum(pairs) * rest * rest};
+    memcpy(row, &head, sizeof head);
+    for (int i = 0; i < k; i += W) vf_store(row + PACKED_HEAD, i, load(x, i, k) * factor, TYPE_F32);
+    memset(row + PACKED_HEAD + 4 * (size_t)k, 0, 4 * (PACKED_THREE - 1));
 }
 
 static void prepare_bf16_dot(char *row, const float *x, int k)
@@ -342,6 +427,7 @@ static void prepare_i8_dot(char *row, const float *x, int k)
 }
 
 const struct packed_kernel packed_dot[PACKED_KINDS] = {
+    [PACKED_F32] = {4, prepare_f32_pairs, run_f32_pairs},
     [PACKED_BF16] = {2, prepare_bf16_dot, run_bf16_dot},
     [PACKED_I8] = {1, prepare_i8_dot, run_i8_dot},
 };
