@@ -73,8 +73,8 @@ int search_longest(const struct search *s)
 static int output_longest(const struct search *s, const struct heed_ids *src,
                           const struct beam_wish *wish)
 {
-    int longest = s->o.longest ? s->o.longest : (int)src->n + 1 + EXTRA_LENGTH;
-    longest = max(longest, s->o.beam.min_length + 1);
+    int usual = max((int)src->n + 1 + EXTRA_LENGTH, s->o.beam.min_length + 1);
+    int longest = s->o.longest ? s->o.longest : usual;
     if (wish) longest = max(longest, beam_least(wish));
     return longest < s->p->config.max_length ? longest : s->p->config.max_length;
 }
