@@ -3,7 +3,8 @@
 #   make            build build/heed                make bench    measure
 #   make demo       train a small model and use it  make fuzz     fuzz the file formats (clang)
 #   make test       build and run every test        make install  to PREFIX, /usr/local by default
-#   make asan tsan  the tests under a sanitizer     make format clean
+#   make test-cuda  those that need a GPU           make format clean
+#   make asan tsan  the tests under a sanitizer
 #
 # Missing packages are installed first, with an announcement (scripts/setup.sh).
 
@@ -17,7 +18,7 @@ configure = scripts/setup.sh && cmake -S . -B $(1) -G Ninja --log-level=NOTICE \
 build = cmake --build $(1) --target $(2) -- $$([ -t 2 ] || echo --quiet)
 check = ctest --test-dir $(1) --output-on-failure --parallel 2
 
-.PHONY: all demo test asan tsan bench fuzz install format clean
+.PHONY: all demo test test-cuda asan tsan bench fuzz install format clean
 
 all:
 	@$(call configure,build)
@@ -30,6 +31,11 @@ test:
 	@$(call configure,build)
 	@$(call build,build,all heed_tests)
 	@$(call check,build)
+
+test-cuda:
+	@$(call configure,build)
+	@$(call build,build,all heed_tests)
+	@ctest --test-dir build --output-on-failure --label-regex cuda --no-tests=error
 
 asan:
 	@$(call configure,build/asan,-DHEED_SANITIZE=address)

@@ -18,6 +18,7 @@
 #endif
 
 #include "base/random.h"
+#include "ops/ops.h"
 
 /* One sentence, and the end. */
 __attribute__((format(printf, 1, 2))) static inline _Noreturn void bench_die(const char *text, ...)
@@ -165,6 +166,84 @@ static inline double bench_peak(int threads)
         return bench_rate(threads, bench_burn_avx2);
 #endif
     return 0;
+}
+
+/* ---- where the time of a device goes ---- */
+
+/* What the device can do at most, by its own ops: bytes and operations a second. */
+struct bench_ceilings {
+    double bytes, flops;
+};
+
+enum { BENCH_OPS = 64, BENCH_SIDE = 8192, BENCH_REPEATS = 10 };
+
+static inline double bench_ms(const struct op_time *t, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (!strcmp(t[i].name, name)) return t[i].ms;
+    return 0;
+}
+
+/* A large copy and a large product in bf16, on random numbers. */
+static inline struct bench_ceilings bench_measure(struct backend *be)
+{
+    enum { BYTES = 1 << 30 };
+    struct op_time t[BENCH_OPS];
+    struct heed_error err = {0};
+    void *block;
+    size_t side = BENCH_SIDE, product = side * side * 2;
+    uint64_t seed = 1;
+    if (be->op->alloc(be, &block, 2 * (size_t)BYTES, &err)) bench_die("%s", err.text);
+    uint16_t *random = malloc(2 * product);
+    if (!random) bench_die("out of memory");
+    for (size_t i = 0; i < product; i++)
+        random[i] = (uint16_t)(0x3f00 | (random_next(&seed) & 0x80ff)); /* about 1, of both signs */
+    be->op->upload(be, block, random, 2 * product);
+    free(random);
+    struct mat a = mat_make(block, BENCH_SIDE, BENCH_SIDE, TYPE_BF16), b = a, c = a, none = {0};
+    b.p = (char *)block + product, c.p = (char *)block + 2 * product;
+    struct mat from = mat_make(block, 1, BYTES / 4, TYPE_F32), to = from;
+    to.p = (char *)block + BYTES;
+    for (int i = 0; i < 3 + BENCH_REPEATS; i++) {
+        if (i == 3) be->op->trace(be, t, BENCH_OPS);
+        be->op->linear(be, c, a, b, none, ACT_NONE, (struct drop){0});
+        be->op->cast(be, to, from);
+    }
+    int n = be->op->trace(be, t, BENCH_OPS);
+    be->op->free(be, block);
+    return (struct bench_ceilings){2.0 * BYTES * BENCH_REPEATS / bench_ms(t, n, "cast") * 1e3,
+                                   2.0 * side * side * side * BENCH_REPEATS /
+                                       bench_ms(t, n, "linear") * 1e3};
+}
+
+static inline int bench_later(const void *a, const void *b)
+{
+    double x = ((const struct op_time *)a)->ms, y = ((const struct op_time *)b)->ms;
+    return (x < y) - (x > y);
+}
+
+/* Since op->trace was called first: for each op and each of the `steps`. The floor is the larger of
+ * its bytes and its operations at the ceilings. */
+static inline void bench_table(struct backend *be, struct bench_ceilings top, int steps)
+{
+    struct op_time t[BENCH_OPS];
+    int n = be->op->trace(be, t, BENCH_OPS);
+    double sum = 0, floors = 0;
+    for (int i = 0; i < n; i++) sum += t[i].ms / steps;
+    qsort(t, n, sizeof *t, bench_later);
+    printf("%-20s %7s %9s %7s %9s %9s %9s %8s\n", "op", "calls", "ms", "share", "floor ms",
+           "x floor", "TB/s", "TFLOP/s");
+    for (int i = 0; i < n; i++) {
+        double by_bytes = t[i].bytes / top.bytes * 1e3, by_flops = t[i].flops / top.flops * 1e3;
+        double floor_ms = (by_bytes > by_flops ? by_bytes : by_flops) / steps, ms = t[i].ms / steps;
+        floors += floor_ms;
+        printf("%-20s %7.1f %9.3f %6.1f%% %9.3f %9.2f %9.2f %8.1f\n", t[i].name,
+               (double)t[i].calls / steps, ms, 100 * ms / sum, floor_ms,
+               floor_ms > 0 ? ms / floor_ms : 0, t[i].bytes / t[i].ms * 1e-9,
+               t[i].flops / t[i].ms * 1e-9);
+    }
+    printf("%-20s %7s %9.3f %7s %9.3f; a copy reaches %.2f TB/s, a product %.0f TFLOP/s\n", "sum",
+           "", sum, "", floors, top.bytes * 1e-12, top.flops * 1e-12);
 }
 
 #endif

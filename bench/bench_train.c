@@ -1,12 +1,15 @@
 /*
  * bench_train.c - one optimizer step of the paper's model, timed on given batches.
  *
- *     bench_train [--config small|base|big] [--precision f32|bf16] [--threads N] [BATCHES]
+ *     bench_train [--config small|base|big] [--precision f32|bf16] [--device DEVICE]
+ *                 [--threads N] [--rounds N] [--trace] [BATCHES]
  *
  * BATCHES: a batch a line, `source:target` lengths of its sentences. The work of a step is forward,
  * label-smoothed loss, backward and Adam, with dropout 0.1 on sub-layer outputs, embeddings and
  * attention weights. Prints mean milliseconds a step, target tokens/s, the share of the measured
- * arithmetic peak that the model's own operations reach, and the peak memory of the process.
+ * arithmetic peak that the model's own operations reach, and the peak memory of the process; of a
+ * device the memory in use. --rounds goes through the batches so often and prints a line for each.
+ * --trace: then once more on a device, and prints what each op took.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,68 +85,116 @@ static void read_work(struct work *w, const char *path, const struct heed_config
     }
 }
 
-static double step(struct run *r, struct optimizer *opt, const struct packed *b, int64_t n)
+/* next: the batch of the step after this one */
+static double step(struct run *r, struct optimizer *opt, const struct packed *b,
+                   const struct packed *next, int64_t n)
 {
     struct heed_error err = {0};
     struct loss loss = {0};
     struct update u;
     struct loss_options o = {0.1f, true, true, (uint64_t)n};
     r->be->op->zero(r->be, r->grad.p, r->p->n * type_size(r->grad.type));
-    if (run_loss(r, b, &o, &loss, &err)) bench_die("%s", err.text);
-    struct adam h = {1e-4, 0.9, 0.98, 1e-9, n, 1 / (double)loss.tokens, 0, 0};
-    if (optimizer_step(opt, r->grad, h, &u, &err)) bench_die("%s", err.text);
+    if (!r->next.n) run_ahead(r, b);
+    run_loss_begin(r, &o);
+    struct adam h = {1e-4, 0.9, 0.98, 1e-9, n, 1 / (double)b->rows_tgt, 0, 0};
+    optimizer_begin(opt, r->grad, h);
+    run_ahead(r, next);
+    if (optimizer_done(opt, &u, &err) || run_loss_take(r, &loss, &err)) bench_die("%s", err.text);
     return loss.smoothed / (double)loss.tokens;
+}
+
+struct options {
+    const char *config, *precision, *device, *path;
+    int threads, rounds;
+    bool trace;
+};
+
+static struct options options_read(int argc, char **argv)
+{
+    struct options o = {.config = "base", .precision = "f32", .device = "cpu", .rounds = 1};
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--trace"))
+            o.trace = true;
+        else if (!strcmp(argv[i], "--config") && i + 1 < argc)
+            o.config = argv[++i];
+        else if (!strcmp(argv[i], "--precision") && i + 1 < argc)
+            o.precision = argv[++i];
+        else if (!strcmp(argv[i], "--device") && i + 1 < argc)
+            o.device = argv[++i];
+        else if (!strcmp(argv[i], "--threads") && i + 1 < argc)
+            o.threads = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--rounds") && i + 1 < argc)
+            o.rounds = atoi(argv[++i]);
+        else
+            o.path = argv[i];
+    }
+    return o;
+}
+
+/* MiB: of the device, or of this process */
+static double memory_used(struct backend *be)
+{
+    struct rusage usage;
+    if (be->op->memory) return (double)be->op->memory(be) / (1 << 20);
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)usage.ru_maxrss / 1024;
+}
+
+static void report(const struct options *o, const struct work *w, struct backend *be,
+                   double seconds, double peak, double loss)
+{
+    double reached = w->flops / seconds * 1e-9;
+    printf("heed %s %s: step %.2f ms  %.0f tgt tok/s  %.1f GFLOP/s", o->config, o->precision,
+           seconds / w->n * 1e3, w->tokens / seconds, reached);
+    if (peak > 0) printf(" (%.1f%% of the f32 peak of %.1f)", 100 * reached / peak, peak);
+    printf("  peak memory %.0f MiB  loss %.3f\n", memory_used(be), loss);
+    fflush(stdout);
 }
 
 int main(int argc, char **argv)
 {
     wait_briefly(argv);
-    const char *config = "base", *precision = "f32", *path = NULL;
-    int threads = 0;
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--config") && i + 1 < argc)
-            config = argv[++i];
-        else if (!strcmp(argv[i], "--precision") && i + 1 < argc)
-            precision = argv[++i];
-        else if (!strcmp(argv[i], "--threads") && i + 1 < argc)
-            threads = atoi(argv[++i]);
-        else
-            path = argv[i];
-    }
-    bool bf16 = !strcmp(precision, "bf16");
+    double started = bench_now();
+    struct options o = options_read(argc, argv);
     struct heed_error err = {0};
     struct heed_config c;
     static struct work w;
-    if (heed_config_preset(&c, config, &err)) bench_die("%s", err.text);
-    c.vocab_size = strcmp(config, "small") ? 37000 : 8000;
+    if (heed_config_preset(&c, o.config, &err)) bench_die("%s", err.text);
+    c.vocab_size = strcmp(o.config, "small") ? 37000 : 8000;
     c.dropout = c.attention_dropout = 0.1f;
     c.ff_dropout = 0;
-    read_work(&w, path, &c);
+    read_work(&w, o.path, &c);
 
     struct backend *be;
     struct parameters *p;
     struct run *r;
     struct optimizer *opt;
+    struct precision precision = strcmp(o.precision, "bf16") ? precision_f32 : precision_bf16;
     struct run_options ro = {
         .rows_src = w.rows_src, .rows_tgt = w.rows_tgt, .sentences = w.sentences, .train = true};
-    if (backend_open(&be, "cpu", threads, &err) ||
-        parameters_open(&p, be, &c, bf16 ? precision_bf16 : precision_f32, &err) ||
-        parameters_init(p, 1, &err) || run_open(&r, be, p, &ro, &err) || optimizer_open(&opt, p, &err))
+    if (backend_open(&be, o.device, o.threads, &err) ||
+        parameters_open(&p, be, &c, precision, &err) || parameters_init(p, 1, &err) ||
+        run_open(&r, be, p, &ro, &err) || optimizer_open(&opt, p, &err))
         bench_die("%s", err.text);
+    bool device = be->op->trace;
     int64_t n = 0;
     double loss = 0;
-    for (int i = 0; i < 6; i++) step(r, opt, w.batch[i % 4 % w.n], ++n);
-    double began = bench_now();
-    for (int i = 0; i < w.n; i++) loss = step(r, opt, w.batch[i], ++n);
-    double seconds = bench_now() - began;
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    double memory = (double)usage.ru_maxrss / 1024;
-    double peak = bench_peak(threads), reached = w.flops / seconds * 1e-9;
-    printf("heed %s %s: step %.2f ms  %.0f tgt tok/s  %.1f GFLOP/s", config, precision,
-           seconds / w.n * 1e3, w.tokens / seconds, reached);
-    if (peak > 0) printf(" (%.1f%% of the f32 peak of %.1f)", 100 * reached / peak, peak);
-    printf("  peak memory %.0f MiB  loss %.3f\n", memory, loss);
+    for (int i = 0; i < 6; i++) {
+        step(r, opt, w.batch[i % 4 % w.n], w.batch[i == 5 ? 0 : (i + 1) % 4 % w.n], ++n);
+        if (device && i == 0) printf("first step after %.2f s\n", bench_now() - started);
+    }
+    for (int round = 0; round < o.rounds; round++) {
+        double began = bench_now();
+        for (int i = 0; i < w.n; i++) loss = step(r, opt, w.batch[i], w.batch[(i + 1) % w.n], ++n);
+        double seconds = bench_now() - began;
+        report(&o, &w, be, seconds, device ? 0 : bench_peak(o.threads), loss);
+    }
+    if (o.trace && device) {
+        struct bench_ceilings top = bench_measure(be);
+        be->op->trace(be, NULL, 0);
+        for (int i = 0; i < w.n; i++) step(r, opt, w.batch[i], w.batch[(i + 1) % w.n], ++n);
+        bench_table(be, top, w.n);
+    }
     optimizer_free(opt);
     run_free(r);
     parameters_free(p);

@@ -1,14 +1,17 @@
 /*
  * bench_translate.c - translation with the paper's model, timed at fixed lengths.
  *
- *     bench_translate [--config small|base|big] [--weights f32|bf16|int8] [--threads N]
- *                     [--beam N] [--batch N] [--paced]
+ *     bench_translate [--config small|base|big] [--vocab N] [--weights f32|bf16|int8]
+ *                     [--device DEVICE] [--threads N] [--beam N] [--batch N] [--paced] [--trace]
  *
- * From ids to ids with random weights and a vocabulary of 32,000. Sources have 28 tokens, their end
- * mark included, outputs exactly 32: the end mark is not allowed before there are 32 (min_length),
- * and there the output is cut (longest). Prints a line for each beam and batch, without those
- * options for beams 1 and 4 and batches 1, 8 and 32: milliseconds of the best batch, output
- * tokens/s, and the peak memory of the process by then, without what drawing the weights took.
+ * From ids to ids with random weights; the vocabulary has 32,000 pieces, or N. Sources have 28
+ * tokens, their end mark included, outputs exactly 32: the end mark is not allowed before there are
+ * 32 (min_length), and there the output is cut (longest). Prints a line for each beam and batch,
+ * without those options for beams 1 and 4 and batches 1, 8 and 32: milliseconds of the best batch,
+ * output tokens/s, and the peak memory of the process by then, without what drawing the weights
+ * took.
+ *
+ * --trace: before that, what each op takes on a device.
  *
  * --paced translates a batch for each line of the standard input and prints its milliseconds, so
  * that several processes can be measured at once.
@@ -23,13 +26,14 @@
 #include "cli/waiting.h"
 #include "decode/search.h"
 
-enum { VOCABULARY = 32000, SOURCE = 28, OUTPUT = 32, BATCH_MAX = 1024, RUNS = 5 };
+enum { SOURCE = 28, OUTPUT = 32, BATCH_MAX = 1024, RUNS = 5 };
 enum { BOS = 1, EOS = 2, FIRST_WORD = 4 };
 
 struct options {
-    const char *config, *weights;
+    const char *config, *weights, *device;
     int threads, beam, batch; /* 0: all cores, the usual beams, the usual batches */
-    bool paced;
+    int vocab;
+    bool paced, trace;
 };
 
 /* A search and what it translates. */
@@ -44,8 +48,8 @@ static void options_read(struct options *o, char **argv)
 {
     for (int i = 1; argv[i]; i++) {
         const char *value = argv[i + 1];
-        if (!strcmp(argv[i], "--paced")) {
-            o->paced = true;
+        if (!strcmp(argv[i], "--paced") || !strcmp(argv[i], "--trace")) {
+            *(argv[i][2] == 'p' ? &o->paced : &o->trace) = true;
             continue;
         }
         if (!value) bench_die("%s is no option, or has no value", argv[i]);
@@ -53,6 +57,10 @@ static void options_read(struct options *o, char **argv)
             o->config = value;
         else if (!strcmp(argv[i], "--weights"))
             o->weights = value;
+        else if (!strcmp(argv[i], "--device"))
+            o->device = value;
+        else if (!strcmp(argv[i], "--vocab"))
+            o->vocab = atoi(value);
         else if (!strcmp(argv[i], "--threads"))
             o->threads = atoi(value);
         else if (!strcmp(argv[i], "--beam"))
@@ -130,7 +138,8 @@ static void work_open(struct work *w, const struct parameters *p, int beam, int 
     for (int i = 0; i < batch; i++) {
         w->src[i] = (struct heed_ids){.v = w->ids[i], .n = SOURCE - 1};
         for (int k = 0; k < SOURCE - 1; k++)
-            w->ids[i][k] = FIRST_WORD + (int32_t)random_below(&state, VOCABULARY - FIRST_WORD);
+            w->ids[i][k] =
+                FIRST_WORD + (int32_t)random_below(&state, p->config.vocab_size - FIRST_WORD);
     }
 }
 
@@ -165,6 +174,17 @@ static void measure(const struct options *o, const struct parameters *p, int bea
     struct rusage usage;
     double best = 0;
     work_open(&w, p, beam, batch);
+    struct backend *be = p->be;
+    bool trace = o->trace && be->op->trace;
+    for (int i = 0; i < 2 && trace; i++) {
+        struct bench_ceilings top = bench_measure(be);
+        be->op->trace(be, NULL, 0);
+        translate(&w);
+        if (i)
+            bench_table(be, top, 1);
+        else
+            be->op->trace(be, (struct op_time[1]){0}, 0);
+    }
     translate(&w);
     if (o->paced) puts("ready"), fflush(stdout);
     for (int i = 0; go_on(o, i); i++) {
@@ -186,7 +206,7 @@ int main(int argc, char **argv)
     (void)argc;
     wait_briefly(argv);
     static const int beams[] = {1, 4}, batches[] = {1, 8, 32};
-    struct options o = {.config = "base", .weights = "f32"};
+    struct options o = {.config = "base", .weights = "f32", .device = "cpu", .vocab = 32000};
     options_read(&o, argv);
 
     struct heed_error err;
@@ -194,8 +214,8 @@ int main(int argc, char **argv)
     struct backend *be;
     struct parameters *p;
     if (heed_config_preset(&c, o.config, &err)) bench_die("%s", err.text);
-    c.vocab_size = VOCABULARY;
-    if (backend_open(&be, "cpu", o.threads, &err)) bench_die("%s", err.text);
+    c.vocab_size = o.vocab;
+    if (backend_open(&be, o.device, o.threads, &err)) bench_die("%s", err.text);
     p = weights_open(be, &c, &o);
     for (int i = 0; i < (o.batch ? 1 : 3); i++)
         for (int k = 0; k < (o.beam ? 1 : 2); k++)

@@ -15,9 +15,12 @@ set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
-add_compile_options(-Wall -Wextra -Wshadow $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>)
+# nvcc takes other options: see cuda.cmake.
+set(c_family "$<COMPILE_LANGUAGE:C,CXX>")
+add_compile_options("$<${c_family}:-Wall;-Wextra;-Wshadow>"
+                    $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>)
 if(HEED_WERROR)
-  add_compile_options(-Werror)
+  add_compile_options($<${c_family}:-Werror>)
 endif()
 
 if(HEED_SANITIZE STREQUAL "address")
@@ -28,11 +31,11 @@ elseif(HEED_SANITIZE)
   message(FATAL_ERROR "HEED_SANITIZE is '${HEED_SANITIZE}', expected address or thread.")
 endif()
 if(HEED_SANITIZE)
-  add_compile_options(${sanitize} -fno-omit-frame-pointer)
+  add_compile_options("$<${c_family}:${sanitize};-fno-omit-frame-pointer>")
   add_link_options(${sanitize})
 endif()
 if(HEED_FUZZ)
-  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_compile_options($<${c_family}:-fsanitize=fuzzer-no-link>)
 endif()
 
 # A test or benchmark: one source, one program of the same name in the build tree's `directory`,

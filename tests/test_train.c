@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "base/random.h"
+#include "device.h"
 #include "heed.h"
 #include "model/safetensors.h"
 #include "train/optimizer.h"
@@ -108,15 +109,21 @@ static struct heed_train_options options(const char *out)
     return o;
 }
 
-static enum heed_status train(const struct heed_train_options *o, int threads,
-                              struct heed_error *err)
+static enum heed_status train_on(const char *device, const struct heed_train_options *o,
+                                 int threads, struct heed_error *err)
 {
-    struct heed_engine *e = heed_engine_open("cpu", threads, err);
+    struct heed_engine *e = heed_engine_open(device, threads, err);
     struct heed_trainer *t = e ? heed_trainer_open(e, o, err) : NULL;
     enum heed_status s = t ? heed_trainer_run(t, err) : err->status;
     heed_trainer_free(t);
     heed_engine_free(e);
     return s;
+}
+
+static enum heed_status train(const struct heed_train_options *o, int threads,
+                              struct heed_error *err)
+{
+    return train_on(device_or_cpu(), o, threads, err);
 }
 
 static void must_train(const struct heed_train_options *o, int threads)
@@ -468,6 +475,63 @@ static void test_resume_repairs_and_spares(void **state)
     assert_false(file_exists(in_place("repair/checkpoints/step-00000099.tmp")));
 }
 
+/* ---- a device beside the CPU ---- */
+
+enum { CURVE = 150 };
+
+struct curve {
+    double loss[CURVE];
+    int n;
+};
+
+static void note_loss(void *user, const struct heed_event *e)
+{
+    struct curve *c = user;
+    if (e->kind == HEED_EVENT_STEP && c->n < CURVE) c->loss[c->n++] = e->loss;
+}
+
+static void curve_run(struct curve *c, const char *device, enum heed_precision precision,
+                      const char *out)
+{
+    struct heed_error err = {0};
+    struct heed_train_options o = options(out);
+    o.steps = CURVE;
+    o.precision = precision;
+    o.config.d_model = 32, o.config.d_ff = 64;
+    o.event = note_loss;
+    o.user = c;
+    *c = (struct curve){.n = 0};
+    if (train_on(device, &o, 0, &err)) fail_msg("%s", err.text);
+    assert_int_equal(c->n, CURVE);
+}
+
+/* The farthest apart, and the mean of the distances, over the CPU's loss */
+static void check_curve(const struct curve *found, const struct curve *want, const char *what,
+                        double farthest, double mean)
+{
+    double most = 0, sum = 0;
+    for (int i = 0; i < CURVE; i++) {
+        double off = fabs(found->loss[i] / want->loss[i] - 1);
+        if (!(off <= most)) most = off;
+        sum += off / CURVE;
+    }
+    printf("loss of %d steps in %s beside f32 on the cpu: at most %.2g off, %.2g in the mean; from "
+           "%.4f to %.4f and %.4f\n",
+           CURVE, what, most, sum, want->loss[0], want->loss[CURVE - 1], found->loss[CURVE - 1]);
+    assert_true(most <= farthest && sum <= mean);
+}
+
+static void test_same_curve(void **state)
+{
+    (void)state;
+    static struct curve cpu, found;
+    curve_run(&cpu, "cpu", HEED_F32, in_place("curve-cpu"));
+    curve_run(&found, device_or_cpu(), HEED_F32, in_place("curve-f32"));
+    check_curve(&found, &cpu, "f32", 1e-3, 1e-4);
+    curve_run(&found, device_or_cpu(), HEED_BF16, in_place("curve-bf16"));
+    check_curve(&found, &cpu, "bf16", 0.05, 0.01);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -485,6 +549,8 @@ int main(void)
         cmocka_unit_test(test_skip_at_the_end),
         cmocka_unit_test(test_patience_in_pieces),
         cmocka_unit_test(test_resume_repairs_and_spares),
+        cmocka_unit_test(test_same_curve),
     };
+    device_or_skip();
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -10,7 +10,7 @@
  *     and neighbours stay, bit for bit.
  *   - gradients that add start from numbers.
  * With one thread the results are compared with the reference's, with more bit for bit with those
- * of one thread.
+ * of one thread. On a device (device.h) every op runs twice and must give the same bits.
  *
  * Call order: fill in op, shape, flags and type, then trial_run: the op's plan adds the slots,
  * prepare may compute inputs from inputs, the op is called on each backend, the bytes are checked.
@@ -20,6 +20,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "device.h"
 #include "ops/bf16.h"
 #include "ops/cpu/cpu.h"
 #include "toy.h"
@@ -58,8 +59,16 @@ struct slot {
     struct mat ref; /* f64 unless like_device */
 };
 
+/* What trials on a device have shown. */
+struct tally {
+    int trials, failed;
+    double worst;    /* difference over what is allowed */
+    char first[512]; /* complaint */
+};
+
 struct trial {
     const struct op_case *op;
+    struct tally *tally; /* NULL: the first complaint ends the test */
     int rows, cols, out; /* shape; what the last two are is the op's business */
     unsigned flags;
     enum type act; /* activations, and matrices of products */
@@ -74,6 +83,7 @@ struct trial {
     uint8_t *fate; /* [bytes] */
     size_t bytes;
     char what[160]; /* is being done, for messages */
+    bool failed;
 };
 
 struct op_case {
@@ -83,6 +93,7 @@ struct op_case {
     void (*call)(struct backend *be, const struct trial *t, const struct mat *m,
                  const int32_t *ints);
     const int (*shape)[3]; /* ends with rows < 0 */
+    const int (*large)[3]; /* for devices: tried with all flags but VIEW, and with none */
     unsigned flags;        /* every subset is tried */
     void (*prepare)(struct backend *ref, const struct trial *t, const struct mat *m);
 };
@@ -234,6 +245,7 @@ static const int thread_count[COUNTS] = {1, 2, 5};
 struct backends {
     struct backend *ref;
     struct backend *cpu[ISAS][COUNTS]; /* NULL: not on this machine */
+    struct backend *device;            /* if there is one, it alone is tested */
 };
 
 static void backends_open(struct backends *b)
@@ -241,6 +253,10 @@ static void backends_open(struct backends *b)
     struct heed_error err = {0};
     memset(b, 0, sizeof *b);
     if (ref_open(&b->ref, &err)) abort();
+    if (device_named()) {
+        if (backend_open(&b->device, device_named(), 0, &err)) abort();
+        return;
+    }
     for (int i = 0; i < ISAS; i++)
         for (int k = 0; k < COUNTS; k++) {
             enum heed_status s = cpu_open_isa(&b->cpu[i][k], thread_count[k], isa_name[i], &err);
@@ -253,42 +269,59 @@ static void backends_open(struct backends *b)
 static void backends_close(struct backends *b)
 {
     b->ref->op->close(b->ref);
+    if (b->device) b->device->op->close(b->device);
     for (int i = 0; i < ISAS; i++)
         for (int k = 0; k < COUNTS; k++)
             if (b->cpu[i][k]) b->cpu[i][k]->op->close(b->cpu[i][k]);
 }
 
-static const char *describe(struct trial *t, const char *isa, int threads)
+static void describe(struct trial *t, const char *isa, int threads)
 {
     snprintf(t->what, sizeof t->what, "%s [%d, %d, %d] %s, flags %#x, %s, %d threads", t->op->name,
              t->rows, t->cols, t->out, t->act == TYPE_BF16 ? "bf16" : "f32", t->flags, isa,
              threads);
-    return t->what;
+}
+
+/* Ends the test, or on a device the trial. */
+__attribute__((format(printf, 2, 3))) static void complain(struct trial *t, const char *format, ...)
+{
+    char text[400];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (!t->tally) fail_msg("%s: %s", t->what, text);
+    if (!t->tally->failed && !t->failed)
+        snprintf(t->tally->first, sizeof t->tally->first, "flags %#x: %s", t->flags, text);
+    t->failed = true;
 }
 
 /* Runs the op on the picture's bytes and brings them back. */
-static void run_on(struct backend *be, const struct trial *t, char *bytes)
+static void run_on(struct backend *be, struct trial *t, char *bytes)
 {
     struct heed_error err = {0};
     struct mat m[SLOTS];
-    void *block;
-    assert_int_equal(be->op->alloc(be, &block, t->bytes, &err), HEED_OK);
+    void *block = NULL;
+    if (be->op->alloc(be, &block, t->bytes, &err)) {
+        complain(t, "%s", err.text);
+        return;
+    }
     be->op->upload(be, block, t->picture, t->bytes);
     bind(t, m, block);
     t->op->call(be, t, m, (int32_t *)((char *)block + t->ints_at));
     be->op->download(be, bytes, block, t->bytes);
-    if (be->op->sync(be, &err)) fail_msg("%s", err.text);
+    if (be->op->sync(be, &err)) complain(t, "%s", err.text);
     be->op->free(be, block);
 }
 
-static void check_stays(const struct trial *t, const char *bytes, const char *what)
+static void check_stays(struct trial *t, const char *bytes)
 {
-    for (size_t i = 0; i < t->bytes; i++) {
+    for (size_t i = 0; i < t->bytes && !t->failed; i++) {
         if (t->fate[i] != STAYS || bytes[i] == t->picture[i]) continue;
         const char *near = "nothing";
         for (int k = 0; k < t->slots; k++)
             if (t->slot[k].name && t->slot[k].at <= i) near = t->slot[k].name;
-        fail_msg("%s: wrote where it must not, in or after %s", what, near);
+        complain(t, "wrote where it must not, in or after %s", near);
     }
 }
 
@@ -306,40 +339,77 @@ static struct tolerance tolerance_of(enum type type)
     return (struct tolerance){1e-5, 2e-6};
 }
 
-static void check_slot(const struct slot *s, struct mat found, const char *what)
+/* One element: how much of what is allowed it is off; NaN when it is quite another. */
+static double part_off(const struct slot *s, struct mat found, int row, int col, double largest)
 {
     struct tolerance tol = tolerance_of(s->dev.type);
+    double a = number(found, row, col), b = number(s->ref, row, col);
+    if (s->ints) return memcmp(mat_at(found, row, col), mat_at(s->ref, row, col), 4) ? NAN : 0;
+    if (a == b || (isnan(a) && isnan(b))) return 0;
+    return fabs(a - b) / (tol.self * fabs(b) + tol.largest * largest);
+}
+
+static void check_slot(struct trial *t, const struct slot *s, struct mat found)
+{
     double largest = 1;
     for (int i = 0; i < found.rows; i++)
         for (int c = 0; c < found.cols; c++) {
             double x = fabs(number(s->ref, i, c));
             if (isfinite(x) && x > largest) largest = x;
         }
-    for (int i = 0; i < found.rows; i++)
-        for (int c = 0; c < found.cols; c++) {
-            double a = number(found, i, c), b = number(s->ref, i, c);
-            if (s->ints) a = *(int32_t *)mat_at(found, i, c), b = *(int32_t *)mat_at(s->ref, i, c);
-            bool near = fabs(a - b) <= tol.self * fabs(b) + tol.largest * largest;
-            bool good = near || a == b || (isnan(a) && isnan(b));
-            if (s->ints) good = !memcmp(mat_at(found, i, c), mat_at(s->ref, i, c), 4);
-            if (!good) fail_msg("%s: %s[%d,%d] is %.9g, expected %.9g", what, s->name, i, c, a, b);
+    for (int i = 0; i < found.rows && !t->failed; i++)
+        for (int c = 0; c < found.cols && !t->failed; c++) {
+            double off = part_off(s, found, i, c, largest);
+            if (t->tally && off > t->tally->worst) t->tally->worst = off;
+            if (off <= 1) continue;
+            if (s->ints)
+                complain(t, "%s[%d,%d] is %d, expected %d", s->name, i, c,
+                         *(int32_t *)mat_at(found, i, c), *(int32_t *)mat_at(s->ref, i, c));
+            else
+                complain(t, "%s[%d,%d] is %.9g, expected %.9g", s->name, i, c, number(found, i, c),
+                         number(s->ref, i, c));
         }
 }
 
-static void check_results(const struct trial *t, char *bytes, const char *what)
+static void check_results(struct trial *t, char *bytes)
 {
     struct mat m[SLOTS];
     bind(t, m, bytes);
-    check_stays(t, bytes, what);
+    check_stays(t, bytes);
     for (int i = 0; i < t->slots; i++)
-        if (t->slot[i].name && t->slot[i].role != IN) check_slot(&t->slot[i], m[i], what);
+        if (t->slot[i].name && t->slot[i].role != IN) check_slot(t, &t->slot[i], m[i]);
 }
 
-static void check_same(const struct trial *t, const char *a, const char *b, const char *what)
+static void check_same(struct trial *t, const char *a, const char *b, const char *than)
 {
-    for (size_t i = 0; i < t->bytes; i++)
-        if (t->fate[i] == RESULT && a[i] != b[i])
-            fail_msg("%s: other bytes than with one thread", what);
+    for (size_t i = 0; i < t->bytes && !t->failed; i++)
+        if (t->fate[i] == RESULT && a[i] != b[i]) complain(t, "other bytes than %s", than);
+}
+
+static void trial_on_cpu(const struct backends *b, struct trial *t, char *bytes, char *first)
+{
+    for (int i = 0; i < ISAS; i++) {
+        if (!b->cpu[i][0]) continue;
+        describe(t, isa_name[i], 1);
+        run_on(b->cpu[i][0], t, first);
+        check_results(t, first);
+        for (int k = 1; k < COUNTS; k++) {
+            describe(t, isa_name[i], thread_count[k]);
+            run_on(b->cpu[i][k], t, bytes);
+            check_stays(t, bytes);
+            check_same(t, bytes, first, "with one thread");
+        }
+    }
+}
+
+static void trial_on_device(const struct backends *b, struct trial *t, char *bytes, char *first)
+{
+    run_on(b->device, t, first);
+    if (!t->failed) check_results(t, first);
+    if (!t->failed) run_on(b->device, t, bytes);
+    if (!t->failed) check_same(t, bytes, first, "the first time");
+    t->tally->trials++;
+    t->tally->failed += t->failed;
 }
 
 static void trial_run(const struct backends *b, struct trial *t)
@@ -354,17 +424,7 @@ static void trial_run(const struct backends *b, struct trial *t)
     t->op->call(b->ref, t, m, t->ints);
     char *bytes = malloc(t->bytes), *first = malloc(t->bytes);
     assert_true(bytes && first);
-    for (int i = 0; i < ISAS; i++) {
-        if (!b->cpu[i][0]) continue;
-        run_on(b->cpu[i][0], t, first);
-        check_results(t, first, describe(t, isa_name[i], 1));
-        for (int k = 1; k < COUNTS; k++) {
-            const char *what = describe(t, isa_name[i], thread_count[k]);
-            run_on(b->cpu[i][k], t, bytes);
-            check_stays(t, bytes, what);
-            check_same(t, bytes, first, what);
-        }
-    }
+    b->device ? trial_on_device(b, t, bytes, first) : trial_on_cpu(b, t, bytes, first);
     free(bytes);
     free(first);
     trial_free(t);

@@ -6,8 +6,15 @@
 #define HEED_BASE_RANDOM_H
 #include <stdint.h>
 
+/* Before a function that CUDA kernels call too. */
+#ifdef __CUDACC__
+#define ON_DEVICE __host__ __device__
+#else
+#define ON_DEVICE
+#endif
+
 /* A bijection of 64-bit words with good avalanche (splitmix64's finalizer). */
-static inline uint64_t random_mix(uint64_t z)
+ON_DEVICE static inline uint64_t random_mix(uint64_t z)
 {
     z += 0x9e3779b97f4a7c15ull;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;

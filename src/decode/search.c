@@ -18,7 +18,6 @@
 enum {
     SOURCE_ROWS = 64, /* of a batch for each sentence, end marks included, ... */
     SOURCE_MEAN = 32, /* ... or so many, where the caller says how many there are in all */
-    STEP_ROWS = 128,  /* hypotheses of a step, unless the caller says otherwise */
     CACHE_ROWS = 128, /* positions for each hypothesis, at least those of one sentence */
     EXTRA_LENGTH = 50 /* an output may be so much longer than its source (paper 6.1) */
 };
@@ -135,11 +134,12 @@ static enum heed_status host_open(struct search *s, struct heed_error *err)
 static enum heed_status cache_open(struct search *s, struct heed_error *err)
 {
     const struct heed_config *c = &s->p->config;
-    size_t layer = (size_t)s->cached * 2 * c->d_model * type_size(s->p->precision.keys);
+    size_t rows = (size_t)s->cached + 1;
+    size_t layer = rows * 2 * c->d_model * type_size(s->p->precision.keys);
     struct backend *be = s->be;
     enum heed_status status = be->op->alloc(be, &s->cache_block, layer * c->decoder_layers, err);
     for (int l = 0; l < c->decoder_layers && !status; l++)
-        s->cache.layer[l] = mat_make((char *)s->cache_block + l * layer, s->cached, 2 * c->d_model,
+        s->cache.layer[l] = mat_make((char *)s->cache_block + l * layer, (int)rows, 2 * c->d_model,
                                      s->p->precision.keys);
     return status;
 }
@@ -154,7 +154,7 @@ enum heed_status search_open(struct search **out, struct backend *be, const stru
     s->be = be;
     s->p = p;
     s->o = *o;
-    int sentences = (o->rows ? o->rows : STEP_ROWS) / b->width;
+    int sentences = (o->rows ? o->rows : be->op->rows) / b->width;
     if (o->batch_tokens) sentences = o->batch_tokens / SOURCE_MEAN;
     sentences = max(sentences, 1);
     s->rows = sentences * b->width;
@@ -353,6 +353,7 @@ static enum heed_status batch_step(struct search *s, struct translation *out,
         best = max(best, beam_candidates(&s->slot[i].beam));
         wants = max(wants, beam_wants(&s->slot[i].beam));
     }
+    if (s->o.beam.no_repeat) best = (best + 7) / 8 * 8; /* so that steps are of few kinds */
     if (best > s->candidates) best = s->candidates;
     step.wants = wants;
     for (int i = 0; i < s->open; i++) {

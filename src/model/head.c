@@ -9,14 +9,13 @@
 static const struct mat none;
 static const struct drop no_drop;
 
-/* Long enough that each pass over the [V,D] gradient is worth it, short enough that a chunk of
- * logits stays near the cache. */
-enum { CHUNK_ELEMENTS = 8 << 20, CHUNK_MIN = 128, CHUNK_MAX = 1024 };
+/* Each pass over the [V,D] gradient must be worth it, whatever the device likes best. */
+enum { CHUNK_MIN = 128 };
 
-int head_chunk(const struct heed_config *c)
+int head_chunk(const struct ops *op, const struct heed_config *c)
 {
-    int rows = CHUNK_ELEMENTS / c->vocab_size / CHUNK_MIN * CHUNK_MIN;
-    return rows < CHUNK_MIN ? CHUNK_MIN : rows > CHUNK_MAX ? CHUNK_MAX : rows;
+    int rows = op->chunk / c->vocab_size / CHUNK_MIN * CHUNK_MIN;
+    return rows < CHUNK_MIN ? CHUNK_MIN : rows > op->chunk_rows ? op->chunk_rows : rows;
 }
 
 void head_loss(struct run *r, struct mat x, const int32_t *target, float label_smoothing,

@@ -69,6 +69,6 @@ void decoder_backward(struct run *r, const struct pass *p, struct mat dy);
 void head_loss(struct run *r, struct mat x, const int32_t *target, float label_smoothing,
                struct mat dx);
 /* rows of the output layer held at once */
-int head_chunk(const struct heed_config *c);
+int head_chunk(const struct ops *op, const struct heed_config *c);
 
 #endif

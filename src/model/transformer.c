@@ -19,6 +19,14 @@ static int max(int a, int b)
     return a > b ? a : b;
 }
 
+/* Rows of a step in truth: a device that records steps has few kinds of them, filled up with rows
+ * that nobody looks at. */
+static int step_rows(const struct run *r, int n)
+{
+    int unit = n <= 16 ? 4 : n <= 64 ? 16 : n <= 256 ? 64 : 128;
+    return r->be->op->record ? (n + unit - 1) / unit * unit : n;
+}
+
 /* ---- layout ---- */
 
 static int padded(int rows)
@@ -94,7 +102,7 @@ static void scratch_layout(struct run *r, struct arena *a)
 {
     const struct heed_config *c = &r->p->config;
     enum type act = r->p->precision.act;
-    int d = c->d_model, n = max(r->o.rows_src, r->o.rows_tgt), chunk = head_chunk(c);
+    int d = c->d_model, n = max(r->o.rows_src, r->o.rows_tgt), chunk = head_chunk(r->be->op, c);
     r->s.r = take(a, n, d, act);
     r->s.logits =
         take(a, chunk < r->o.rows_tgt ? chunk : padded(r->o.rows_tgt), c->vocab_size, act);
@@ -117,7 +125,7 @@ static size_t run_ints(const struct run_options *o)
 {
     size_t src = o->rows_src, tgt = o->rows_tgt, n = o->sentences + 1;
     size_t batch = 2 * src + 3 * tgt + 4 * n;
-    size_t step = 3 * n + (6 + o->wants) * tgt + 1 + o->cached;
+    size_t step = 3 * (tgt + 1) + (6 + o->wants) * tgt + 2 + o->cached;
     return batch > step ? batch : step;
 }
 
@@ -132,6 +140,7 @@ static size_t run_layout(struct run *r, void *base)
     for (int l = 0; l < r->p->config.decoder_layers; l++) decoder_layout(r, &a, l);
     scratch_layout(r, &a);
     r->ints = arena_take(&a, run_ints(&r->o) * sizeof *r->ints);
+    if (r->o.train) r->ahead = arena_take(&a, run_ints(&r->o) * sizeof *r->ahead);
     size_t candidates = (size_t)r->o.rows_tgt * (r->o.candidates + r->o.wants);
     r->top_score = arena_take(&a, candidates * sizeof *r->top_score);
     r->top_id = arena_take(&a, candidates * sizeof *r->top_id);
@@ -163,6 +172,7 @@ enum heed_status run_open(struct run **out, struct backend *be, const struct par
     r->be = be;
     r->p = p;
     r->o = *o;
+    if (be->op->record && !o->train) r->o.rows_tgt = step_rows(r, o->rows_tgt);
     enum heed_status s = host_open(r, err);
     if (!s) s = r->be->op->alloc(r->be, &r->block, run_layout(r, NULL), err);
     if (s) {
@@ -181,6 +191,8 @@ enum heed_status run_open(struct run **out, struct backend *be, const struct par
 void run_free(struct run *r)
 {
     if (!r) return;
+    for (int i = 0; i < r->records; i++)
+        if (r->record[i].graph) r->be->op->forget(r->be, r->record[i].graph);
     r->be->op->free(r->be, r->block);
     free(r->iota);
     free(r->loss);
@@ -190,31 +202,47 @@ void run_free(struct run *r)
 
 /* ---- a batch on the device ---- */
 
-/* Where an array will be on the device, behind the `*used` numbers that are staged. */
-static const int32_t *put(struct run *r, size_t *used, const int32_t *src, int n)
+/* Where an array will be on the device, at `to` behind the `*used` numbers that are staged. */
+static const int32_t *put(struct run *r, const int32_t *to, size_t *used, const int32_t *src, int n)
 {
     if (!src) return NULL;
     memcpy(r->staged + *used, src, n * sizeof *src);
     *used += n;
-    return r->ints + *used - n;
+    return to + *used - n;
+}
+
+/* The batch as it will be at `to` on the device; *used: numbers staged for that. */
+static struct packed stage_batch(struct run *r, const struct packed *b, const int32_t *to,
+                                 size_t *used)
+{
+    assert(b->rows_src <= r->o.rows_src && b->n <= r->o.sentences);
+    assert(!b->tgt_in || b->rows_tgt <= r->o.rows_tgt);
+    struct packed d = *b;
+    *used = 0;
+    d.src = put(r, to, used, b->src, b->rows_src);
+    d.src_pos = put(r, to, used, b->src_pos, b->rows_src);
+    d.src_off = put(r, to, used, b->src_off, b->n + 1);
+    d.src_len = put(r, to, used, b->src_len, b->n);
+    d.tgt_in = put(r, to, used, b->tgt_in, b->rows_tgt);
+    d.tgt_out = put(r, to, used, b->tgt_out, b->rows_tgt);
+    d.tgt_pos = put(r, to, used, b->tgt_pos, b->rows_tgt);
+    d.tgt_off = put(r, to, used, b->tgt_off, b->n + 1);
+    d.tgt_len = put(r, to, used, b->tgt_len, b->n);
+    return d;
 }
 
 static void upload_batch(struct run *r, const struct packed *b)
 {
-    assert(b->rows_src <= r->o.rows_src && b->n <= r->o.sentences);
-    assert(!b->tgt_in || b->rows_tgt <= r->o.rows_tgt);
-    size_t at = 0;
-    r->batch = *b;
-    r->batch.src = put(r, &at, b->src, b->rows_src);
-    r->batch.src_pos = put(r, &at, b->src_pos, b->rows_src);
-    r->batch.src_off = put(r, &at, b->src_off, b->n + 1);
-    r->batch.src_len = put(r, &at, b->src_len, b->n);
-    r->batch.tgt_in = put(r, &at, b->tgt_in, b->rows_tgt);
-    r->batch.tgt_out = put(r, &at, b->tgt_out, b->rows_tgt);
-    r->batch.tgt_pos = put(r, &at, b->tgt_pos, b->rows_tgt);
-    r->batch.tgt_off = put(r, &at, b->tgt_off, b->n + 1);
-    r->batch.tgt_len = put(r, &at, b->tgt_len, b->n);
-    r->be->op->upload(r->be, r->ints, r->staged, at * sizeof *r->ints);
+    size_t used;
+    r->batch = stage_batch(r, b, r->ints, &used);
+    r->be->op->upload(r->be, r->ints, r->staged, used * sizeof *r->ints);
+}
+
+void run_ahead(struct run *r, const struct packed *b)
+{
+    size_t used;
+    r->next = stage_batch(r, b, r->ahead, &used);
+    r->be->op->upload_ahead(r->be, r->ahead, r->staged, used * sizeof *r->ahead);
 }
 
 /* ---- training and evaluation ---- */
@@ -267,13 +295,12 @@ static struct mat forward(struct run *r)
     return decoder_forward(r, &dec);
 }
 
-static enum heed_status sum_loss(struct run *r, struct loss *out, struct heed_error *err)
+enum heed_status run_loss_take(struct run *r, struct loss *out, struct heed_error *err)
 {
     int n = r->batch.rows_tgt;
     bool f64 = r->s.loss.type == TYPE_F64;
     const double *d = r->loss;
     const float *f = r->loss;
-    r->be->op->download(r->be, r->loss, r->s.loss.p, 2 * n * type_size(r->s.loss.type));
     enum heed_status s = r->be->op->sync(r->be, err);
     if (s) return s;
     for (int i = 0; i < n; i++) {
@@ -284,12 +311,11 @@ static enum heed_status sum_loss(struct run *r, struct loss *out, struct heed_er
     return HEED_OK;
 }
 
-enum heed_status run_loss(struct run *r, const struct packed *b, const struct loss_options *o,
-                          struct loss *out, struct heed_error *err)
+/* The batch is on the device. */
+static void walk(struct run *r, const struct loss_options *o)
 {
     static const struct mat none;
     assert(r->o.train || !o->backward);
-    upload_batch(r, b);
     r->dropout = o->dropout;
     r->seed = o->seed;
     struct mat y = forward(r);
@@ -300,7 +326,24 @@ enum heed_status run_loss(struct run *r, const struct packed *b, const struct lo
         decoder_backward(r, &dec, dy);
         encoder_backward(r, &enc, mat_rows(r->s.dmem, 0, enc.rows));
     }
-    return sum_loss(r, out, err);
+    r->be->op->download(r->be, r->loss, r->s.loss.p, 2 * y.rows * type_size(r->s.loss.type));
+}
+
+void run_loss_begin(struct run *r, const struct loss_options *o)
+{
+    int32_t *swap = r->ints;
+    r->ints = r->ahead;
+    r->ahead = swap;
+    r->batch = r->next;
+    walk(r, o);
+}
+
+enum heed_status run_loss(struct run *r, const struct packed *b, const struct loss_options *o,
+                          struct loss *out, struct heed_error *err)
+{
+    upload_batch(r, b);
+    walk(r, o);
+    return run_loss_take(r, out, err);
 }
 
 enum heed_status run_logits(struct run *r, const struct packed *b, void *logits,
@@ -331,60 +374,125 @@ enum heed_status run_encode(struct run *r, const struct packed *b, struct heed_e
     return r->be->op->sync(r->be, err);
 }
 
-/* The arrays of a step on the device, as the decoder wants them. */
-static struct pass step_pass(struct run *r, const struct step *s, const int32_t **id,
-                             const int32_t **pos, const int32_t **want)
+/* The same for n numbers and as many times `fill` as make `all` of them. */
+static const int32_t *put_filled(struct run *r, size_t *used, const int32_t *src, int n, int all,
+                                 int32_t fill)
 {
-    int n = s->first[s->sentences], m = s->sentences;
+    const int32_t *to = put(r, r->ints, used, src, n);
+    for (int i = n; i < all; i++) r->staged[(*used)++] = fill;
+    return to;
+}
+
+/* The arrays of a step on the device, as the decoder wants them. Rows that fill it up ask with any
+ * token, have themselves for a key, in a cache row of their own, and no sentence. */
+static struct pass step_pass(struct run *r, const struct step *s, const struct step_shape *shape,
+                             const int32_t **id, const int32_t **pos, const int32_t **want)
+{
+    int n = s->first[s->sentences], m = s->sentences, all = shape->rows;
+    int most = r->be->op->record ? all : m;
+    int32_t spare = r->o.cached;
     size_t at = 0;
-    assert(n <= r->o.rows_tgt && m <= r->o.sentences && s->self_rows <= r->o.cached);
-    *id = put(r, &at, s->id, n);
-    *pos = put(r, &at, s->pos, n);
-    *want = put(r, &at, s->want, n * s->wants);
-    struct pass p = {.rows = n, .cache = s->cache, .cache_at = put(r, &at, s->cache_at, n)};
-    p.self = (struct seqs){.n = n,
-                           .q = put(r, &at, r->iota, n + 1),
-                           .k = put(r, &at, s->self, n),
-                           .klen = put(r, &at, s->self_len, n),
+    assert(all <= r->o.rows_tgt && m <= r->o.sentences && s->self_rows <= r->o.cached);
+    *id = put_filled(r, &at, s->id, n, all, 0);
+    *pos = put_filled(r, &at, s->pos, n, all, 0);
+    *want = put_filled(r, &at, s->want, n * s->wants, all * s->wants, -1);
+    struct pass p = {
+        .rows = all, .cache = s->cache, .cache_at = put_filled(r, &at, s->cache_at, n, all, spare)};
+    p.self = (struct seqs){.n = all,
+                           .q = put(r, r->ints, &at, r->iota, all + 1),
+                           .k = put_filled(r, &at, s->self, n, all, s->self_rows),
+                           .klen = put_filled(r, &at, s->self_len, n, all, 1),
                            .max_q = 1,
                            .max_k = r->p->config.max_length,
-                           .causal = true,
-                           .at = put(r, &at, s->self_at, s->self_rows)};
-    p.cross = (struct seqs){.n = m,
-                            .q = put(r, &at, s->first, m + 1),
-                            .k = put(r, &at, s->memory, m),
-                            .klen = put(r, &at, s->memory_len, m),
+                           .causal = true};
+    p.cross = (struct seqs){.n = most,
+                            .q = put_filled(r, &at, s->first, m + 1, most + 1, n),
+                            .k = put_filled(r, &at, s->memory, m, most, 0),
+                            .klen = put_filled(r, &at, s->memory_len, m, most, 0),
                             .max_q = s->width,
-                            .max_k = r->p->config.max_length};
+                            .max_k = shape->max_memory};
+    /* last, since its length changes while the place of everything else stays */
+    p.self.at = put_filled(r, &at, s->self_at, s->self_rows, s->self_rows + 1, spare);
     r->be->op->upload(r->be, r->ints, r->staged, at * sizeof *r->ints);
     return p;
 }
 
-enum heed_status run_step(struct run *r, const struct step *s, int k, int32_t *id, float *score,
-                          struct heed_error *err)
+static struct step_shape step_shape(const struct run *r, const struct step *s, int k)
+{
+    int longest = r->p->config.max_length, memory = (r->batch.max_src + 63) / 64 * 64;
+    return (struct step_shape){.rows = step_rows(r, s->first[s->sentences]),
+                               .candidates = k,
+                               .wants = s->wants,
+                               .watch = s->watch,
+                               .max_memory = memory < longest && !s->watch ? memory : longest};
+}
+
+static void step_ops(struct run *r, const struct pass *dec, const struct step_shape *shape,
+                     const int32_t *in, const int32_t *pos, const int32_t *want)
 {
     const struct parameters *p = r->p;
     struct backend *be = r->be;
-    const int32_t *in, *pos, *want;
-    struct pass dec = step_pass(r, s, &in, &pos, &want);
-    int n = dec.rows;
-    size_t found = (size_t)k + s->wants;
-    assert(k <= r->o.candidates && s->wants <= r->o.wants && (!s->watch || r->o.watched));
-    r->watch_site = s->watch ? site_at(decoder_layer(r, s->watch - 1), SITE_CROSS_WEIGHTS) : 0;
+    int n = dec->rows, k = shape->candidates, wants = shape->wants;
+    size_t found = (size_t)k + wants;
+    r->watch_site =
+        shape->watch ? site_at(decoder_layer(r, shape->watch - 1), SITE_CROSS_WEIGHTS) : 0;
     be->op->embed(be, mat_rows(r->embed_tgt, 0, n), in, pos, p->w.embed, p->position,
                   (struct drop){0});
-    struct mat y = decoder_forward(r, &dec);
+    struct mat y = decoder_forward(r, dec);
     for (int row = 0; row < n; row += r->s.logits.rows) {
         int rows = n - row < r->s.logits.rows ? n - row : r->s.logits.rows;
         struct mat logits = mat_rows(r->s.logits, 0, rows);
         be->op->linear(be, logits, mat_rows(y, row, rows), p->w.embed, (struct mat){0}, ACT_NONE,
                        (struct drop){0});
-        be->op->topk(be, logits, k, s->wants ? want + (size_t)row * s->wants : NULL, s->wants,
+        be->op->topk(be, logits, k, wants ? want + (size_t)row * wants : NULL, wants,
                      r->top_score + row * found, r->top_id + row * found);
     }
     r->watch_site = 0;
-    be->op->download(be, score, r->top_score, n * found * sizeof *score);
-    be->op->download(be, id, r->top_id, n * found * sizeof *id);
+}
+
+/* The record of such steps; NULL where there is no room for more. *before: there was one. */
+static struct step_record *record_find(struct run *r, const struct step_shape *shape, bool *before)
+{
+    *before = true;
+    for (int i = 0; i < r->records; i++)
+        if (!memcmp(&r->record[i].shape, shape, sizeof *shape)) return &r->record[i];
+    *before = false;
+    if (r->records == STEP_RECORDS) return NULL;
+    struct step_record *x = &r->record[r->records++];
+    x->shape = *shape;
+    return x;
+}
+
+/* Recorded at the second step of its shape, which shows that it was worth it. */
+static void step_run(struct run *r, const struct pass *dec, const struct step_shape *shape,
+                     const int32_t *in, const int32_t *pos, const int32_t *want)
+{
+    const struct ops *op = r->be->op;
+    bool before = false;
+    struct step_record *x = op->record ? record_find(r, shape, &before) : NULL;
+    if (before && !x->graph) {
+        op->record(r->be);
+        step_ops(r, dec, shape, in, pos, want);
+        x->graph = op->recorded(r->be);
+    }
+    if (x && x->graph)
+        op->replay(r->be, x->graph);
+    else
+        step_ops(r, dec, shape, in, pos, want);
+}
+
+enum heed_status run_step(struct run *r, const struct step *s, int k, int32_t *id, float *score,
+                          struct heed_error *err)
+{
+    struct backend *be = r->be;
+    const int32_t *in, *pos, *want;
+    assert(k <= r->o.candidates && s->wants <= r->o.wants && (!s->watch || r->o.watched));
+    struct step_shape shape = step_shape(r, s, k);
+    struct pass dec = step_pass(r, s, &shape, &in, &pos, &want);
+    size_t found = (size_t)s->first[s->sentences] * (k + s->wants);
+    step_run(r, &dec, &shape, in, pos, want);
+    be->op->download(be, score, r->top_score, found * sizeof *score);
+    be->op->download(be, id, r->top_id, found * sizeof *id);
     return be->op->sync(be, err);
 }
 

@@ -50,10 +50,22 @@ struct scratch {
     struct mat dmem;      /* [S,D] */
 };
 
-/* The self-attention cache of translation: row i of a layer holds k and v of one position. */
+/* The self-attention cache of translation: row i of a layer holds k and v of one position. There is
+ * one row more than run_options.cached, for rows that only fill up a step. */
 struct cache {
     struct mat layer[LAYERS_MAX]; /* [rows, 2D] */
 };
+
+/* What the ops of a step depend on, besides the numbers in memory; and the ops, on a device that
+ * records them. */
+struct step_shape {
+    int rows, candidates, wants, watch, max_memory;
+};
+struct step_record {
+    struct step_shape shape;
+    struct graph *graph; /* NULL: it came once only */
+};
+enum { STEP_RECORDS = 128 };
 
 /* One way through a stack, forward or backward. */
 struct pass {
@@ -80,12 +92,16 @@ struct run {
     int32_t *ints;       /* the batch, or the arrays of a step, on the device ... */
     int32_t *staged;     /* ... and on the host, to go there in one piece */
     struct packed batch; /* pointers into ints */
+    int32_t *ahead;      /* train: another one on the device, ... */
+    struct packed next;  /* ... which comes after this one */
     int32_t *iota;       /* host: 0, 1, 2, ...; [sentences+1] */
     void *loss;          /* host: s.loss of the last batch */
     float *top_score;    /* on the device: what a step found */
     int32_t *top_id;
     struct mat watched;  /* [T*H, max_length] attention of a step that is watched, ... */
     uint32_t watch_site; /* ... of this site; 0: none */
+    struct step_record record[STEP_RECORDS];
+    int records;
     bool dropout;
     uint64_t seed; /* of this batch's dropout masks */
 
@@ -121,6 +137,12 @@ struct loss_options {
 /* The whole walk for one batch; *out is added to. */
 enum heed_status run_loss(struct run *r, const struct packed *b, const struct loss_options *o,
                           struct loss *out, struct heed_error *err);
+/* The same in steps, for training: a batch goes ahead to the device, a walk begins with the one
+ * that went ahead, and its loss is taken. Only the last waits: before it other ops may follow, and
+ * the next batch go ahead. */
+void run_ahead(struct run *r, const struct packed *b);
+void run_loss_begin(struct run *r, const struct loss_options *o);
+enum heed_status run_loss_take(struct run *r, struct loss *out, struct heed_error *err);
 
 /* Logits [T,V] of a batch in host memory, in the master's type; for tests. */
 enum heed_status run_logits(struct run *r, const struct packed *b, void *logits,

@@ -16,14 +16,33 @@ struct drop_row {
     float scale;        /* 1 / (1 - p) */
 };
 
-static inline struct drop_row drop_row(struct drop d, uint64_t row)
+/* What all rows have in common; on a GPU the host derives it. */
+struct drop_site {
+    uint64_t key;
+    uint32_t threshold;
+    float scale;
+};
+
+static inline struct drop_site drop_site(struct drop d)
 {
-    uint64_t key = random_at(d.seed, d.site, row);
-    return (struct drop_row){(uint32_t)key, (uint32_t)(key >> 32),
-                             (uint32_t)((double)d.p * 4294967296.0), 1.0f / (1.0f - d.p)};
+    struct drop_site s = {random_mix(random_mix(d.seed) ^ d.site),
+                          (uint32_t)((double)d.p * 4294967296.0), 1.0f / (1.0f - d.p)};
+    return s;
 }
 
-static inline uint32_t drop_word(struct drop_row r, uint32_t col)
+ON_DEVICE static inline struct drop_row drop_site_row(struct drop_site s, uint64_t row)
+{
+    uint64_t key = random_mix(s.key ^ row);
+    struct drop_row r = {(uint32_t)key, (uint32_t)(key >> 32), s.threshold, s.scale};
+    return r;
+}
+
+static inline struct drop_row drop_row(struct drop d, uint64_t row)
+{
+    return drop_site_row(drop_site(d), row);
+}
+
+ON_DEVICE static inline uint32_t drop_word(struct drop_row r, uint32_t col)
 {
     uint32_t x = col * 0x9e3779b1u ^ r.key0;
     x = (x ^ x >> 16) * 0x21f0aaadu;
@@ -33,7 +52,7 @@ static inline uint32_t drop_word(struct drop_row r, uint32_t col)
 }
 
 /* 0 for a dropped element, 1 / (1 - p) for a kept one */
-static inline float drop_factor(struct drop_row r, uint32_t col)
+ON_DEVICE static inline float drop_factor(struct drop_row r, uint32_t col)
 {
     return drop_word(r, col) < r.threshold ? 0.0f : r.scale;
 }

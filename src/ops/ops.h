@@ -22,6 +22,9 @@
 #ifndef HEED_OPS_H
 #define HEED_OPS_H
 #include "heed.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 enum { ROW_PAD = 16 };
 enum { HEAD_WIDTH_MAX = 1024 }; /* the widest head that attend takes */
@@ -135,14 +138,30 @@ struct adam {
 
 struct backend;
 
+/* Time on the device, for measuring. */
+struct op_time {
+    const char *name;
+    int calls;
+    double ms;
+    double bytes, flops; /* the fewest that the calls had to move and do; 0: not counted */
+};
+
+struct graph; /* a backend's own: ops that were recorded */
+
 struct ops {
     const char *name;
+    int chunk, chunk_rows; /* elements and rows, at most, of a chunk of logits that suits the
+                            * device */
+    int rows;              /* hypotheses of a step of translation that do */
 
     /* memory and order: the only calls that may fail or wait */
     enum heed_status (*alloc)(struct backend *be, void **p, size_t bytes, struct heed_error *err);
     void (*free)(struct backend *be, void *p);
     void (*zero)(struct backend *be, void *p, size_t bytes);
     void (*upload)(struct backend *be, void *dst, const void *src, size_t bytes);
+    /* The same beside the ops that are on their way, none of which may use dst; those that come
+     * after wait for it. */
+    void (*upload_ahead)(struct backend *be, void *dst, const void *src, size_t bytes);
     void (*download)(struct backend *be, void *dst, const void *src, size_t bytes);
     enum heed_status (*sync)(struct backend *be, struct heed_error *err);
     void (*close)(struct backend *be);
@@ -209,6 +228,24 @@ struct ops {
      * -INFINITY. score, id: [N*(k+wants)]. */
     void (*topk)(struct backend *be, struct mat logits, int k, const int32_t *want, int wants,
                  float *score, int32_t *id);
+
+    /* recording; NULL where a device gains nothing by it */
+
+    /* The ops between these two are not run but kept. recorded: NULL where they cannot be. They
+     * stand between an upload and a download, and were run once before. */
+    void (*record)(struct backend *be);
+    struct graph *(*recorded)(struct backend *be);
+    /* Runs what was recorded: the same ops on the same memory, whatever it holds by now. */
+    void (*replay)(struct backend *be, struct graph *g);
+    void (*forget)(struct backend *be, struct graph *g);
+
+    /* measuring; NULL where the device is this machine's own */
+
+    /* Bytes of the device's memory that are in use, by whomever. */
+    size_t (*memory)(struct backend *be);
+    /* The first call starts a clock for each op. A later one waits, gives the times since then and
+     * stops the clocks: at most max of them; returns how many. */
+    int (*trace)(struct backend *be, struct op_time *out, int max);
 };
 
 struct backend {
@@ -221,5 +258,11 @@ enum heed_status backend_open(struct backend **out, const char *device, int thre
 /* What backend_open chooses from; each in its own directory. */
 enum heed_status ref_open(struct backend **out, struct heed_error *err);
 enum heed_status cpu_open(struct backend **out, int threads, struct heed_error *err);
+#ifdef HEED_CUDA
+enum heed_status cuda_open(struct backend **out, int device, struct heed_error *err);
+#endif
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -72,20 +72,24 @@ void optimizer_free(struct optimizer *o)
     free(o);
 }
 
-enum heed_status optimizer_step(struct optimizer *o, struct mat grad, struct adam h,
-                                struct update *out, struct heed_error *err)
+void optimizer_begin(struct optimizer *o, struct mat grad, struct adam h)
 {
     struct parameters *p = o->p;
     struct backend *be = p->be;
-    double sq = 0;
     h.limit = guard_limit(&o->guard);
+    o->begun = h;
     be->op->sqnorm(be, o->sq, grad);
     be->op->adam(be, p->master, o->m, o->v, p->copy, grad, o->sq, &h);
-    be->op->download(be, &sq, o->sq, sizeof sq);
-    enum heed_status s = be->op->sync(be, err);
+    be->op->download(be, &o->sq_host, o->sq, sizeof o->sq_host);
+}
+
+enum heed_status optimizer_done(struct optimizer *o, struct update *out, struct heed_error *err)
+{
+    enum heed_status s = o->p->be->op->sync(o->p->be, err);
+    double limit = o->begun.limit;
     if (s) return s;
-    out->norm = sqrt(sq) * h.scale;
-    out->skipped = !isfinite(out->norm) || (h.limit > 0 && out->norm > h.limit);
+    out->norm = sqrt(o->sq_host) * o->begun.scale;
+    out->skipped = !isfinite(out->norm) || (limit > 0 && out->norm > limit);
     guard_update(&o->guard, out->norm, out->skipped);
     return HEED_OK;
 }

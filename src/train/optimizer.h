@@ -25,8 +25,10 @@ struct guard {
 
 struct optimizer {
     struct parameters *p;
-    struct mat m, v; /* [1,n] moments */
-    double *sq;      /* on the device: squared norm of the gradient */
+    struct mat m, v;   /* [1,n] moments */
+    double *sq;        /* on the device: squared norm of the gradient */
+    double sq_host;    /* the same of the last step, here */
+    struct adam begun; /* of that step */
     struct guard guard;
 };
 
@@ -39,9 +41,9 @@ struct update {
     bool skipped; /* not a number, or far above its running mean: nothing was changed */
 };
 
-/* One step with h (whose limit is set here). */
-enum heed_status optimizer_step(struct optimizer *o, struct mat grad, struct adam h,
-                                struct update *out, struct heed_error *err);
+/* One step with h (whose limit is set here). Begun, it does not wait; done, it has. */
+void optimizer_begin(struct optimizer *o, struct mat grad, struct adam h);
+enum heed_status optimizer_done(struct optimizer *o, struct update *out, struct heed_error *err);
 /* *sound: every parameter is a number. */
 enum heed_status optimizer_check(struct optimizer *o, bool *sound, struct heed_error *err);
 

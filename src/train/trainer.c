@@ -43,9 +43,11 @@ struct heed_trainer {
     struct log *log;
     struct schedule schedule;
     struct progress at;
-    int64_t saved;      /* step of the newest checkpoint; 0: none */
-    double start, rate; /* seconds; target tokens per second, smoothed */
-    int64_t first_step; /* of this run, for the time left */
+    int ahead;                       /* target rows of the batch that was sent ahead; 0: none was */
+    struct batch_cursor after_ahead; /* where the data goes on behind it */
+    int64_t saved;                   /* step of the newest checkpoint; 0: none */
+    double start, rate;              /* seconds; target tokens per second, smoothed */
+    int64_t first_step;              /* of this run, for the time left */
 };
 
 static double now(void)
@@ -295,19 +297,36 @@ static enum heed_status tell_start(struct heed_trainer *t, struct heed_error *er
 
 /* ---- one step ---- */
 
-static enum heed_status gradients(struct heed_trainer *t, struct loss *loss, struct heed_error *err)
+/* Sends the next batch to the device, whatever that is doing. */
+static enum heed_status fetch(struct heed_trainer *t, struct heed_error *err)
+{
+    const struct packed *b;
+    if (t->ahead) return HEED_OK;
+    enum heed_status s = batch_next(t->batches, &b, &t->after_ahead, err);
+    if (s) return s;
+    run_ahead(t->run, b);
+    t->ahead = b->rows_tgt;
+    return HEED_OK;
+}
+
+/* The device is still at the last batch, whose loss is not known, when this returns. */
+static enum heed_status gradients(struct heed_trainer *t, struct loss *loss, int64_t *tokens,
+                                  struct heed_error *err)
 {
     const struct heed_train_options *o = &t->o;
     t->be->op->zero(t->be, t->run->grad.p, t->p->n * type_size(t->run->grad.type));
     for (int i = 0; i < o->accumulate; i++) {
-        const struct packed *b;
         struct loss_options l = {.label_smoothing = o->label_smoothing,
                                  .backward = true,
                                  .dropout = true,
                                  .seed = random_at(o->seed, (uint64_t)t->at.step, (uint64_t)i)};
-        enum heed_status s = batch_next(t->batches, &b, &t->at.cursor, err);
-        if (!s) s = run_loss(t->run, b, &l, loss, err);
+        enum heed_status s = fetch(t, err);
+        if (!s && i) s = run_loss_take(t->run, loss, err);
         if (s) return s;
+        run_loss_begin(t->run, &l);
+        *tokens += t->ahead;
+        t->at.cursor = t->after_ahead;
+        t->ahead = 0;
     }
     return HEED_OK;
 }
@@ -363,17 +382,21 @@ static enum heed_status train_step(struct heed_trainer *t, struct heed_error *er
     double began = now();
     struct loss loss = {0};
     struct update u;
+    int64_t tokens = 0;
     t->at.step++;
-    enum heed_status s = gradients(t, &loss, err);
+    enum heed_status s = gradients(t, &loss, &tokens, err);
     if (s) return s;
     struct adam h = {.lr = schedule_lr(&t->schedule, t->at.step),
                      .beta1 = (double)o->beta1,
                      .beta2 = (double)o->beta2,
                      .epsilon = (double)o->epsilon,
                      .step = t->at.step,
-                     .scale = 1 / (double)loss.tokens,
+                     .scale = 1 / (double)tokens,
                      .clip = (double)o->clip};
-    s = optimizer_step(t->opt, t->run->grad, h, &u, err);
+    optimizer_begin(t->opt, t->run->grad, h);
+    if (t->at.step < o->steps) s = fetch(t, err); /* while the device works */
+    if (!s) s = optimizer_done(t->opt, &u, err);
+    if (!s) s = run_loss_take(t->run, &loss, err);
     if (s) return s;
     double rate = (double)loss.tokens / (now() - began);
     t->rate = t->rate > 0 ? 0.9 * t->rate + 0.1 * rate : rate;

@@ -503,10 +503,14 @@ static void ref_topk(struct backend *be, struct mat logits, int k, const int32_t
 
 static const struct ops ref_ops = {
     .name = "ref",
+    .chunk = 8 << 20,
+    .chunk_rows = 1024,
+    .rows = 128,
     .alloc = ref_alloc,
     .free = ref_free,
     .zero = ref_zero,
     .upload = ref_copy,
+    .upload_ahead = ref_copy,
     .download = ref_copy,
     .sync = ref_sync,
     .close = ref_close,

@@ -1,0 +1,197 @@
+/*
+ * adam.cu - over flat arrays: the norm of the gradient, Adam in one sweep (paper 5.3), changes of
+ * type.
+ */
+#include <math.h>
+
+#include "ops/cuda/device.h"
+
+enum { THREADS = 256, WARPS = THREADS / LANES, BLOCKS = 132 * 8, V = 8 };
+
+/* ---- the norm ---- */
+
+static __device__ inline double block_sum_double(double x)
+{
+    __shared__ double part[WARPS];
+    for (int i = LANES / 2; i > 0; i /= 2) x += __shfl_xor_sync(ALL_LANES, x, i);
+    if (threadIdx.x % LANES == 0) part[threadIdx.x / LANES] = x;
+    __syncthreads();
+    x = 0;
+    for (int i = 0; i < WARPS; i++) x += part[i];
+    return x;
+}
+
+/* Each thread takes 4 at a time where the array is aligned; what is over, at the end, one. */
+static __global__ void __launch_bounds__(THREADS)
+    sum_squares(double *partial, const float *g, size_t n)
+{
+    size_t stride = (size_t)gridDim.x * THREADS, first = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    size_t fours = (uintptr_t)g % 16 ? 0 : n / 4;
+    double sum = 0;
+#pragma unroll 4
+    for (size_t i = first; i < fours; i += stride) {
+        float4 x = ((const float4 *)g)[i];
+        sum += (double)x.x * x.x + (double)x.y * x.y;
+        sum += (double)x.z * x.z + (double)x.w * x.w;
+    }
+    for (size_t i = fours * 4 + first; i < n; i += stride) sum += (double)g[i] * g[i];
+    sum = block_sum_double(sum);
+    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    add_squares(double *out, const double *partial, int n)
+{
+    double sum = 0;
+    for (int i = threadIdx.x; i < n; i += THREADS) sum += partial[i];
+    sum = block_sum_double(sum);
+    if (threadIdx.x == 0) *out = sum;
+}
+
+void cuda_sqnorm(struct gpu *c, double *out, struct mat g)
+{
+    double *partial = (double *)c->scratch;
+    int blocks = min(BLOCKS, max(1, ceiling(g.cols, THREADS * 4)));
+    if (g.type != TYPE_F32) {
+        cuda_refuse(c, "gradients other than f32");
+        return;
+    }
+    sum_squares<<<blocks, THREADS, 0, c->stream>>>(partial, (const float *)g.p, (size_t)g.cols);
+    add_squares<<<1, THREADS, 0, c->stream>>>(out, partial, blocks);
+}
+
+/* ---- Adam ---- */
+
+struct rates {
+    double scale, clip, limit; /* as in struct adam */
+    float new1, old2, new2, rate, root, epsilon;
+};
+
+/* What gradients are multiplied by; NAN: the step is not to be taken. */
+static __device__ inline float factor_of(struct rates h, double sq)
+{
+    double norm = sqrt(sq) * h.scale;
+    if (!isfinite(norm) || (h.limit > 0 && norm > h.limit)) return NAN;
+    return (float)(h.clip > 0 && norm > h.clip ? h.scale * (h.clip / norm) : h.scale);
+}
+
+template <int W>
+static __device__ inline void adam_at(float *p, float *m, float *v, bf16 *copy, const float *g,
+                                      float factor, struct rates h)
+{
+    float param[W], first[W], second[W], grad[W];
+    load(grad, g);
+    load(first, m);
+    load(second, v);
+    load(param, p);
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        grad[i] *= factor;
+        first[i] += (grad[i] - first[i]) * h.new1;
+        second[i] = second[i] * h.old2 + grad[i] * grad[i] * h.new2;
+        param[i] -= h.rate * first[i] / (sqrtf(second[i]) * h.root + h.epsilon);
+    }
+    store(m, first);
+    store(v, second);
+    store(p, param);
+    if (copy) store(copy, param);
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    adam_sweep(float *p, float *m, float *v, bf16 *copy, const float *g, const double *sq, size_t n,
+               size_t wide, struct rates h)
+{
+    __shared__ float shared_factor;
+    if (threadIdx.x == 0) shared_factor = factor_of(h, *sq);
+    __syncthreads();
+    float factor = shared_factor;
+    if (isnan(factor)) return;
+    size_t stride = (size_t)gridDim.x * THREADS, first = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    for (size_t i = first * V; i < wide; i += stride * V)
+        adam_at<V>(p + i, m + i, v + i, copy ? copy + i : NULL, g + i, factor, h);
+    for (size_t i = wide + first; i < n; i += stride)
+        adam_at<1>(p + i, m + i, v + i, copy ? copy + i : NULL, g + i, factor, h);
+}
+
+void cuda_adam(struct gpu *c, struct mat p, struct mat m, struct mat v, struct mat copy,
+               struct mat g, const double *sq, const struct adam *h)
+{
+    struct rates r = {
+        .scale = h->scale,
+        .clip = h->clip,
+        .limit = h->limit,
+        .new1 = (float)(1 - h->beta1),
+        .old2 = (float)h->beta2,
+        .new2 = (float)(1 - h->beta2),
+        .rate = (float)(h->lr / (1 - pow(h->beta1, (double)h->step))),
+        .root = (float)(1 / sqrt(1 - pow(h->beta2, (double)h->step))),
+        .epsilon = (float)h->epsilon,
+    };
+    if (p.type != TYPE_F32 || (copy.p && copy.type != TYPE_BF16)) {
+        cuda_refuse(c, "parameters other than f32 with a copy in bf16");
+        return;
+    }
+    size_t n = (size_t)p.cols, low = (uintptr_t)p.p | (uintptr_t)m.p | (uintptr_t)v.p |
+                                     (uintptr_t)g.p | (uintptr_t)copy.p;
+    size_t wide = low % 16 ? 0 : n / V * V;
+    int blocks = min(BLOCKS * 4, max(1, ceiling(n, THREADS * V)));
+    adam_sweep<<<blocks, THREADS, 0, c->stream>>>((float *)p.p, (float *)m.p, (float *)v.p,
+                                                  (bf16 *)copy.p, (const float *)g.p, sq, n, wide,
+                                                  r);
+}
+
+/* ---- changes of type ---- */
+
+template <class T, class U, int W>
+static __global__ void cast_rows(rows<T> dst, rows<const U> src, int cols)
+{
+    size_t row = blockIdx.y;
+    for (int col = (blockIdx.x * THREADS + threadIdx.x) * W; col < cols;
+         col += gridDim.x * THREADS * W) {
+        float x[W];
+        load(x, src.at(row, col));
+        store(dst.at(row, col), x);
+    }
+}
+
+template <class T, class U, int W>
+static void cast_run(struct gpu *c, struct mat dst, struct mat src)
+{
+    enum { MOST = 65535 }; /* rows of a grid */
+    int blocks = min(BLOCKS * 4, ceiling(dst.cols, THREADS * W));
+    for (int row = 0; row < dst.rows; row += MOST) {
+        int n = min(MOST, dst.rows - row);
+        cast_rows<T, U, W><<<dim3(blocks, n), THREADS, 0, c->stream>>>(
+            rows_of<T>(mat_rows(dst, row, n)), rows_of<const U>(mat_rows(src, row, n)), dst.cols);
+    }
+}
+
+template <class T, class U> static void cast_wide(struct gpu *c, struct mat dst, struct mat src)
+{
+    if (mat_wide(dst) && mat_wide(src))
+        cast_run<T, U, V>(c, dst, src);
+    else
+        cast_run<T, U, 1>(c, dst, src);
+}
+
+/* Rows that follow each other without a gap are one. */
+static struct mat flat(struct mat m)
+{
+    m.cols *= m.rows, m.ld = m.cols, m.rows = 1;
+    return m;
+}
+
+void cuda_cast(struct gpu *c, struct mat dst, struct mat src)
+{
+    bool f32 = dst.type == TYPE_F32, from_f32 = src.type == TYPE_F32;
+    if ((!f32 && dst.type != TYPE_BF16) || (!from_f32 && src.type != TYPE_BF16)) {
+        cuda_refuse(c, "numbers other than f32 and bf16");
+        return;
+    }
+    if (dst.ld == dst.cols && src.ld == src.cols && (size_t)dst.rows * dst.cols < INT32_MAX)
+        dst = flat(dst), src = flat(src);
+    if (f32)
+        from_f32 ? cast_wide<float, float>(c, dst, src) : cast_wide<float, bf16>(c, dst, src);
+    else
+        from_f32 ? cast_wide<bf16, float>(c, dst, src) : cast_wide<bf16, bf16>(c, dst, src);
+}

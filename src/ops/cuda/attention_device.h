@@ -1,0 +1,277 @@
+/*
+ * attention_device.h - what the attention kernels share: dropout and visibility on the device,
+ * tiles of bf16 in shared memory with the instructions that move and multiply them, and launches.
+ *
+ * A tile is rows of D bf16 numbers. A row is cut into chunks of 16 bytes, and the chunks of
+ * neighbouring rows are permuted so that ldmatrix, which reads one chunk of 8 rows, meets every
+ * bank once. Tiles start at multiples of TILE_ALIGN.
+ *
+ * Fragments of mma m16n8k16, with g = lane / 4 and t = lane % 4: the result c[4] holds
+ * (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1). Two results side by side, rounded to bf16, are the
+ * left operand of a product over their columns: scores become weights without moving.
+ */
+#ifndef HEED_OPS_CUDA_ATTENTION_DEVICE_H
+#define HEED_OPS_CUDA_ATTENTION_DEVICE_H
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include "ops/drop.h"
+
+/* ---- dropout: drop.h with the part that all rows share done once, on the host ---- */
+
+struct dropout {
+    uint64_t base; /* a row's key is random_mix(base ^ row) */
+    uint32_t threshold;
+    float scale;
+};
+
+static inline struct dropout dropout_make(struct drop d)
+{
+    struct drop_row r = drop_row(d, 0);
+    struct dropout out = {random_mix(random_mix(d.seed) ^ d.site), r.threshold, r.scale};
+    return out;
+}
+
+static __device__ __forceinline__ uint2 dropout_key(const struct dropout &d, uint64_t row)
+{
+    uint64_t z = (d.base ^ row) + 0x9e3779b97f4a7c15ull;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    z ^= z >> 31;
+    return make_uint2((uint32_t)z, (uint32_t)(z >> 32));
+}
+
+static __device__ __forceinline__ bool dropped(const struct dropout &d, uint2 key, uint32_t col)
+{
+    uint32_t x = col * 0x9e3779b1u ^ key.x;
+    x = (x ^ x >> 16) * 0x21f0aaadu;
+    x = ((x ^ x >> 15) + key.y) * 0x735a2d97u;
+    return (x ^ x >> 15) < d.threshold;
+}
+
+/* ---- sentences ---- */
+
+/* A block's place: blocks next to each other have the heads of the same rows, which lie next to
+ * each other too. */
+struct place {
+    int head, tile, sentence;
+};
+
+static __device__ __forceinline__ struct place place_of(int block, int heads, int tiles)
+{
+    struct place p;
+    p.head = block % heads, block /= heads;
+    p.tile = block % tiles, p.sentence = block / tiles;
+    return p;
+}
+
+struct sentence {
+    int q, nq, k, nk; /* first query and key rows, and how many */
+    int ahead;        /* query i sees key j where j <= i + ahead and j < nk */
+};
+
+static __device__ __forceinline__ struct sentence sentence_at(const struct seqs &s, int b)
+{
+    struct sentence r;
+    r.q = s.q[b], r.nq = s.q[b + 1] - r.q;
+    r.k = s.k[b], r.nk = s.klen[b];
+    r.ahead = s.causal ? r.nk - r.nq : 1 << 30;
+    return r;
+}
+
+/* How many keys query i sees. */
+static __device__ __forceinline__ int seen(const struct sentence &s, int i)
+{
+    return max(0, min(s.nk, i + s.ahead + 1));
+}
+
+/* ---- numbers ---- */
+
+#define LOG2_E 1.4426950408889634f
+#define LN_2   0.6931471805599453f
+
+static __device__ __forceinline__ float exp2_fast(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+static __device__ __forceinline__ uint32_t pack(float lo, float hi)
+{
+    __nv_bfloat162 h = __floats2bfloat162_rn(lo, hi);
+    return *(uint32_t *)&h;
+}
+
+/* The two halves of a pair of bf16. */
+static __device__ __forceinline__ float2 unpack(uint32_t x)
+{
+    return make_float2(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u));
+}
+
+/* ---- tiles ---- */
+
+typedef __nv_bfloat16 bf16;
+
+enum { TILE_ALIGN = 256 };
+
+/* Byte offset of a chunk. */
+template <int D> static __device__ __forceinline__ int chunk_at(int row, int chunk)
+{
+    int turn = D == 32 ? row >> 1 & 3 : row & 7;
+    return row * D * 2 + ((chunk ^ turn) << 4);
+}
+
+static __device__ __forceinline__ uint32_t shared_address(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* Copies 16 bytes, or writes zeros where there is nothing to copy; does not wait. */
+static __device__ __forceinline__ void copy_chunk(uint32_t to, const void *from, bool there)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(there ? 16 : 0)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void copy_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* Waits until at most N groups of this thread's copies are under way. */
+template <int N> static __device__ __forceinline__ void copy_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+/* Rows [first, first + rows) of a head, zeros behind row `end`, by the threads tid of n, which is a
+ * multiple of the chunks of a row. */
+template <int D>
+static __device__ __forceinline__ void copy_tile(uint32_t to, const bf16 *head, int ld, int first,
+                                                 int rows, int end, int tid, int n)
+{
+    const int chunks = D / 8, chunk = tid % chunks, step = n / chunks;
+    const bf16 *from = head + (size_t)(first + tid / chunks) * ld + chunk * 8;
+    size_t stride = (size_t)step * ld;
+#pragma unroll 4
+    for (int row = tid / chunks; row < rows; row += step, from += stride) {
+        bool there = first + row < end;
+        copy_chunk(to + chunk_at<D>(row, chunk), there ? from : head, there);
+    }
+}
+
+static __device__ __forceinline__ void load_matrix(uint32_t (&r)[4], uint32_t at)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void load_matrix_turned(uint32_t (&r)[4], uint32_t at)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
+}
+
+/* Where a lane's row of ldmatrix lies in a tile, for the first 16 columns; other columns differ in
+ * bits that are zero in the address of a tile's 16th rows, so an exclusive or gets there. */
+struct lanes {
+    uint32_t down;   /* matrices below each other, then side by side */
+    uint32_t across; /* side by side, then below each other */
+};
+
+template <int D> static __device__ __forceinline__ struct lanes lanes_make(int lane)
+{
+    struct lanes l;
+    l.down = chunk_at<D>(lane & 15, lane >> 4);
+    l.across = chunk_at<D>((lane & 7) + (lane >> 4) * 8, lane >> 3 & 1);
+    return l;
+}
+
+/* In the following rows is the address of 16 tile rows, and step or pair counts 16 columns. */
+
+/* Left operand: the 16 rows. */
+static __device__ __forceinline__ void load_left(uint32_t (&r)[4], uint32_t rows, int step,
+                                                 const struct lanes &l)
+{
+    load_matrix(r, (rows + l.down) ^ step * 32);
+}
+
+/* Right operands of a product over the columns: r[0..1] for 8 rows, r[2..3] for the next 8. */
+static __device__ __forceinline__ void load_right(uint32_t (&r)[4], uint32_t rows, int step,
+                                                  const struct lanes &l)
+{
+    load_matrix(r, (rows + l.across) ^ step * 32);
+}
+
+/* Right operands of a product over the rows: r[0..1] for 8 columns, r[2..3] for the next 8. */
+static __device__ __forceinline__ void load_right_turned(uint32_t (&r)[4], uint32_t rows, int pair,
+                                                         const struct lanes &l)
+{
+    load_matrix_turned(r, (rows + l.down) ^ pair * 32);
+}
+
+/* c += a b */
+static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                                                uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* Writes one warp's 16 rows of results, times up for rows g and down for rows g + 8, to rows
+ * [first, first + 16) of a head, as far as row `end`, by way of 16 tile rows that are free. */
+template <int D>
+static __device__ __forceinline__ void store_rows(const float (&c)[D / 8][4], float up, float down,
+                                                  char *tile, int row, bf16 *head, int ld,
+                                                  int first, int end, int lane)
+{
+    const int chunks = D / 8;
+    __syncwarp();
+#pragma unroll
+    for (int n = 0; n < chunks; n++) {
+        int r = row + lane / 4;
+        *(uint32_t *)(tile + chunk_at<D>(r, n) + lane % 4 * 4) = pack(c[n][0] * up, c[n][1] * up);
+        *(uint32_t *)(tile + chunk_at<D>(r + 8, n) + lane % 4 * 4) =
+            pack(c[n][2] * down, c[n][3] * down);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < chunks / 2; i++) {
+        int c16 = lane + 32 * i, r = c16 / chunks, chunk = c16 % chunks;
+        if (first + r < end)
+            *(uint4 *)(head + (size_t)(first + r) * ld + chunk * 8) =
+                *(const uint4 *)(tile + chunk_at<D>(row + r, chunk));
+    }
+    __syncwarp();
+}
+
+/* ---- launches ---- */
+
+/* Blocks of a few warps start and end too often; where there are plenty, they take more heads. */
+static inline int heads_of_block(const struct attention *a, int warps)
+{
+    int n = 1;
+    while (n * warps <= 2 && a->heads % (n * 2) == 0 &&
+           (long)a->seqs.n * a->heads / (n * 2) >= 2048)
+        n *= 2;
+    return n;
+}
+
+/* These kernels live by shared memory, not by the cache it is cut from. */
+static inline void allow_shared(const void *kernel, int bytes)
+{
+    cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                         cudaSharedmemCarveoutMaxShared);
+    if (bytes > 48 << 10)
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+}
+
+#endif

@@ -1,0 +1,27 @@
+/*
+ * attention_parts.h - the kernels attention.cu chooses from, each with its launch. heads and the
+ * sentences as in struct attention; see the file of each for what it takes.
+ */
+#ifndef HEED_OPS_CUDA_ATTENTION_PARTS_H
+#define HEED_OPS_CUDA_ATTENTION_PARTS_H
+#include "ops/cuda/attention.h"
+
+struct gradients {
+    struct mat dq, dk, dv, dout;
+};
+
+/* attention_plain.cu: any width, type and alignment */
+void attention_plain_forward(const struct attention *a, cudaStream_t stream);
+void attention_plain_backward(const struct attention *a, const struct gradients *g,
+                              cudaStream_t stream);
+void attention_weights(const struct attention *a, cudaStream_t stream); /* from lse */
+
+/* attention_rows.cu: widths 32, 64 and 128, keys and values in rows of 16 bytes */
+void attention_rows_forward(const struct attention *a, cudaStream_t stream);
+
+/* attention_tiles.cu, attention_tiles_bwd.cu: the same widths in bf16, no table */
+void attention_tiles_forward(const struct attention *a, cudaStream_t stream);
+void attention_tiles_backward(const struct attention *a, const struct gradients *g,
+                              cudaStream_t stream);
+
+#endif

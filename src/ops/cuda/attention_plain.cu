@@ -1,0 +1,235 @@
+/*
+ * attention_plain.cu - attention of any width, type and alignment in f32 arithmetic: the way of
+ * widths that no other kernel takes, of gradients in f32, and of the weights for pictures.
+ *
+ * One warp has one row: a query, or in the second half of backward a key. It takes the other side
+ * 32 rows at a time: a lane first has a row of its own for the dot products, then columns of its
+ * own for the sums.
+ */
+#include "ops/cuda/attention_device.h"
+#include "ops/cuda/attention_parts.h"
+
+enum { WARPS = 4 }; /* of a block */
+
+static __device__ float element(const struct mat &m, int row, int col)
+{
+    size_t at = (size_t)row * m.ld + col;
+    return m.type == TYPE_BF16 ? __bfloat162float(((const bf16 *)m.p)[at]) : ((float *)m.p)[at];
+}
+
+static __device__ void set(const struct mat &m, int row, int col, float x)
+{
+    size_t at = (size_t)row * m.ld + col;
+    if (m.type == TYPE_BF16)
+        ((bf16 *)m.p)[at] = __float2bfloat16_rn(x);
+    else
+        ((float *)m.p)[at] = x;
+}
+
+/* Columns [col, col + width) of a row of x and one of y. */
+static __device__ float dot(const struct mat &x, int i, const struct mat &y, int j, int col,
+                            int width)
+{
+    float sum = 0;
+    for (int c = col; c < col + width; c++) sum = fmaf(element(x, i, c), element(y, j, c), sum);
+    return sum;
+}
+
+static __device__ float warp_sum(float x)
+{
+    for (int i = 16; i; i /= 2) x += __shfl_xor_sync(~0u, x, i);
+    return x;
+}
+
+static __device__ float warp_max(float x)
+{
+    for (int i = 16; i; i /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, i));
+    return x;
+}
+
+/* What a warp works on. */
+struct work {
+    struct sentence s;
+    int i, head, dk, dv;
+    float scale;
+};
+
+static __device__ struct work work_here(const struct attention &a, int longest)
+{
+    struct work p;
+    struct place place = place_of(blockIdx.x, a.heads, (longest + WARPS - 1) / WARPS);
+    p.s = sentence_at(a.seqs, place.sentence);
+    p.i = place.tile * WARPS + threadIdx.x / 32;
+    p.head = place.head;
+    p.dk = a.q.cols / a.heads, p.dv = a.v.cols / a.heads;
+    p.scale = 1 / sqrtf((float)p.dk);
+    return p;
+}
+
+static __device__ int key_row(const struct attention &a, const struct sentence &s, int j)
+{
+    return a.seqs.at ? a.seqs.at[s.k + j] : s.k + j;
+}
+
+static __device__ float factor(const struct dropout &d, uint2 key, int j)
+{
+    return dropped(d, key, j) ? 0 : d.scale;
+}
+
+/* to[c] = to[c] * keep + sum of w[j] times column col + c of the j-th of n rows; the lane's own
+ * columns alone, so nobody waits. */
+static __device__ void add_rows(float *to, float keep, const float *w, const struct mat &m,
+                                const int *row, int n, int col, int width, int lane)
+{
+    for (int c = lane; c < width; c += 32) {
+        float sum = to[c] * keep;
+        for (int j = 0; j < n; j++) sum = fmaf(w[j], element(m, row[j], col + c), sum);
+        to[c] = sum;
+    }
+}
+
+static __device__ void set_rows(const struct mat &m, int row, int col, const float *x, int width,
+                                float scale, int lane)
+{
+    for (int c = lane; c < width; c += 32) set(m, row, col + c, x[c] * scale);
+}
+
+static __global__ void forward(struct attention a, struct dropout drop)
+{
+    __shared__ float sums[WARPS][HEAD_WIDTH_MAX], weight[WARPS][32];
+    __shared__ int rows[WARPS][32];
+    struct work p = work_here(a, a.seqs.max_q);
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (p.i >= p.s.nq) return;
+    int row = p.s.q + p.i, keys = seen(p.s, p.i);
+    uint2 mask = dropout_key(drop, (uint64_t)row * a.heads + p.head);
+    float top = -INFINITY, total = 0, *o = sums[warp];
+    for (int c = lane; c < p.dv; c += 32) o[c] = 0;
+    for (int j0 = 0; j0 < keys; j0 += 32) {
+        int j = j0 + lane, key = key_row(a, p.s, min(j, keys - 1));
+        float s = j < keys ? dot(a.q, row, a.k, key, p.head * p.dk, p.dk) * p.scale : -INFINITY;
+        float before = top;
+        top = fmaxf(top, warp_max(s));
+        float keep = expf(before - top), w = expf(s - top);
+        total = total * keep + warp_sum(w);
+        __syncwarp();
+        rows[warp][lane] = key;
+        weight[warp][lane] = w * factor(drop, mask, j);
+        __syncwarp();
+        add_rows(o, keep, weight[warp], a.v, rows[warp], min(32, keys - j0), p.head * p.dv, p.dv,
+                 lane);
+    }
+    set_rows(a.o, row, p.head * p.dv, o, p.dv, keys ? 1 / total : 0, lane);
+    if (a.lse.p && lane == 0) set(a.lse, row, p.head, keys ? top + logf(total) : -INFINITY);
+}
+
+static __global__ void weights(struct attention a)
+{
+    struct work p = work_here(a, a.seqs.max_q);
+    if (p.i >= p.s.nq) return;
+    int row = p.s.q + p.i, keys = seen(p.s, p.i);
+    float lse = element(a.lse, row, p.head);
+    float *to = (float *)a.weights.p + ((size_t)row * a.heads + p.head) * a.weights.ld;
+    for (int j = threadIdx.x % 32; j < a.weights.cols; j += 32)
+        to[j] =
+            j < keys
+                ? expf(dot(a.q, row, a.k, key_row(a, p.s, j), p.head * p.dk, p.dk) * p.scale - lse)
+                : 0;
+}
+
+/* The weight of (query i, key j) before dropout, and the gradient of its score. */
+static __device__ float2 weight_and_slope(const struct attention &a, const struct gradients &g,
+                                          const struct work &p, int i, int j, float delta,
+                                          float mask)
+{
+    int q = p.s.q + i, k = p.s.k + j, dk = p.dk, dv = p.dv;
+    float s = dot(a.q, q, a.k, k, p.head * dk, dk) * p.scale;
+    float w = expf(s - element(a.lse, q, p.head));
+    float dw = dot(g.dout, q, a.v, k, p.head * dv, dv) * mask;
+    return make_float2(w, w * (dw - delta));
+}
+
+static __global__ void backward_queries(struct attention a, struct gradients g, struct dropout drop)
+{
+    __shared__ float sums[WARPS][HEAD_WIDTH_MAX], slope[WARPS][32];
+    __shared__ int rows[WARPS][32];
+    struct work p = work_here(a, a.seqs.max_q);
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (p.i >= p.s.nq) return;
+    int row = p.s.q + p.i, keys = seen(p.s, p.i);
+    uint2 mask = dropout_key(drop, (uint64_t)row * a.heads + p.head);
+    float delta = 0, *dq = sums[warp];
+    for (int c = lane; c < p.dv; c += 32)
+        delta += element(g.dout, row, p.head * p.dv + c) * element(a.o, row, p.head * p.dv + c);
+    delta = warp_sum(delta);
+    for (int c = lane; c < p.dk; c += 32) dq[c] = 0;
+    for (int j0 = 0; j0 < keys; j0 += 32) {
+        int j = j0 + lane;
+        __syncwarp();
+        if (j < keys) {
+            slope[warp][lane] = weight_and_slope(a, g, p, p.i, j, delta, factor(drop, mask, j)).y;
+            rows[warp][lane] = p.s.k + j;
+        }
+        __syncwarp();
+        add_rows(dq, 1, slope[warp], a.k, rows[warp], min(32, keys - j0), p.head * p.dk, p.dk,
+                 lane);
+    }
+    set_rows(g.dq, row, p.head * p.dk, dq, p.dk, p.scale, lane);
+}
+
+static __global__ void backward_keys(struct attention a, struct gradients g, struct dropout drop)
+{
+    __shared__ float dk_sums[WARPS][HEAD_WIDTH_MAX], dv_sums[WARPS][HEAD_WIDTH_MAX];
+    __shared__ float weight[WARPS][32], slope[WARPS][32];
+    __shared__ int rows[WARPS][32];
+    struct work p = work_here(a, a.seqs.max_k);
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, j = p.i;
+    if (j >= p.s.nk) return;
+    float *dk = dk_sums[warp], *dv = dv_sums[warp];
+    for (int c = lane; c < p.dk; c += 32) dk[c] = 0;
+    for (int c = lane; c < p.dv; c += 32) dv[c] = 0;
+    for (int i0 = max(0, j - p.s.ahead); i0 < p.s.nq; i0 += 32) {
+        int i = i0 + lane, row = p.s.q + i;
+        __syncwarp();
+        if (i < p.s.nq) {
+            uint2 mask = dropout_key(drop, (uint64_t)row * a.heads + p.head);
+            float m = factor(drop, mask, j);
+            float delta = dot(g.dout, row, a.o, row, p.head * p.dv, p.dv);
+            float2 w = weight_and_slope(a, g, p, i, j, delta, m);
+            weight[warp][lane] = w.x * m;
+            slope[warp][lane] = w.y;
+            rows[warp][lane] = row;
+        }
+        __syncwarp();
+        int n = min(32, p.s.nq - i0);
+        add_rows(dk, 1, slope[warp], a.q, rows[warp], n, p.head * p.dk, p.dk, lane);
+        add_rows(dv, 1, weight[warp], g.dout, rows[warp], n, p.head * p.dv, p.dv, lane);
+    }
+    set_rows(g.dk, p.s.k + j, p.head * p.dk, dk, p.dk, p.scale, lane);
+    set_rows(g.dv, p.s.k + j, p.head * p.dv, dv, p.dv, 1, lane);
+}
+
+static int grid(const struct attention *a, int longest)
+{
+    return a->seqs.n * ((longest + WARPS - 1) / WARPS) * a->heads;
+}
+
+void attention_plain_forward(const struct attention *a, cudaStream_t stream)
+{
+    forward<<<grid(a, a->seqs.max_q), WARPS * 32, 0, stream>>>(*a, dropout_make(a->drop));
+}
+
+void attention_weights(const struct attention *a, cudaStream_t stream)
+{
+    weights<<<grid(a, a->seqs.max_q), WARPS * 32, 0, stream>>>(*a);
+}
+
+void attention_plain_backward(const struct attention *a, const struct gradients *g,
+                              cudaStream_t stream)
+{
+    struct dropout drop = dropout_make(a->drop);
+    if (a->seqs.max_q)
+        backward_queries<<<grid(a, a->seqs.max_q), WARPS * 32, 0, stream>>>(*a, *g, drop);
+    if (a->seqs.max_k)
+        backward_keys<<<grid(a, a->seqs.max_k), WARPS * 32, 0, stream>>>(*a, *g, drop);
+}

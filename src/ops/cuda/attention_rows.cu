@@ -1,0 +1,184 @@
+/*
+ * attention_rows.cu - attention of one query at a time, heads of 32, 64 or 128: a step of decoding,
+ * where each hypothesis asks once and finds its keys through a table, and forward in f32.
+ *
+ * A block has one query and head. A row of a head is a run of 16-byte pieces, one to a lane, so a
+ * warp reads several keys at once; all the keys and values of a part are asked for before the first
+ * is used. Lanes that share a key have a softmax of their own over the keys they met; these are
+ * merged in the end, within a warp and then between warps, in an order that depends on the number
+ * of keys alone.
+ */
+#include "ops/cuda/attention_device.h"
+#include "ops/cuda/attention_parts.h"
+
+enum { WARPS = 4, AHEAD = 8 }; /* keys under way in each lane */
+
+/* A 16-byte piece as floats. */
+static __device__ __forceinline__ void widen(float (&x)[8], uint4 p, bf16)
+{
+    float2 f[4] = {unpack(p.x), unpack(p.y), unpack(p.z), unpack(p.w)};
+#pragma unroll
+    for (int i = 0; i < 4; i++) x[2 * i] = f[i].x, x[2 * i + 1] = f[i].y;
+}
+
+static __device__ __forceinline__ void widen(float (&x)[4], uint4 p, float)
+{
+    x[0] = __uint_as_float(p.x), x[1] = __uint_as_float(p.y);
+    x[2] = __uint_as_float(p.z), x[3] = __uint_as_float(p.w);
+}
+
+/* As many numbers as a piece of a key has, of a query or an output, which may be wider. */
+static __device__ __forceinline__ void load(float (&x)[8], const bf16 *p)
+{
+    widen(x, *(const uint4 *)p, bf16());
+}
+
+template <int N> static __device__ __forceinline__ void load(float (&x)[N], const float *p)
+{
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+        float4 f = *(const float4 *)(p + i);
+        x[i] = f.x, x[i + 1] = f.y, x[i + 2] = f.z, x[i + 3] = f.w;
+    }
+}
+
+static __device__ __forceinline__ void store(bf16 *p, const float (&x)[8], float scale)
+{
+    uint32_t h[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) h[i] = pack(x[2 * i] * scale, x[2 * i + 1] * scale);
+    *(uint4 *)p = make_uint4(h[0], h[1], h[2], h[3]);
+}
+
+template <int N>
+static __device__ __forceinline__ void store(float *p, const float (&x)[N], float scale)
+{
+#pragma unroll
+    for (int i = 0; i < N; i += 4)
+        *(float4 *)(p + i) =
+            make_float4(x[i] * scale, x[i + 1] * scale, x[i + 2] * scale, x[i + 3] * scale);
+}
+
+/* A softmax over some of the keys: scores in units of log 2. */
+template <int N> struct partial {
+    float top, sum, o[N];
+};
+
+/* Adds what other lanes or warps found. */
+template <int N>
+static __device__ __forceinline__ void merge(struct partial<N> &a, const struct partial<N> &b)
+{
+    float top = fmaxf(a.top, b.top), from = top == -INFINITY ? 0 : top;
+    float x = exp2f(a.top - from), y = exp2f(b.top - from);
+    a.top = top;
+    a.sum = a.sum * x + b.sum * y;
+#pragma unroll
+    for (int i = 0; i < N; i++) a.o[i] = a.o[i] * x + b.o[i] * y;
+}
+
+template <typename Q, typename K, int D>
+static __global__ void __launch_bounds__(WARPS * 32)
+    forward(struct attention a, struct dropout drop)
+{
+    const int N = 16 / sizeof(K), LANES = D / N, KEYS = 32 / LANES, PART = KEYS * AHEAD;
+    __shared__ struct partial<N> others[WARPS][LANES];
+    struct place place = place_of(blockIdx.x, a.heads, a.seqs.max_q);
+    int head = place.head, warp = threadIdx.x / 32, lane = threadIdx.x % 32, i = place.tile;
+    struct sentence s = sentence_at(a.seqs, place.sentence);
+    if (i >= s.nq) return;
+    int keys = seen(s, i), piece = lane % LANES, column = head * D + piece * N;
+    if (warp && warp * PART >= keys) return; /* the warps that stay are counted below */
+    uint2 mask = dropout_key(drop, (uint64_t)(s.q + i) * a.heads + head);
+    const K *k = (const K *)a.k.p + column, *v = (const K *)a.v.p + column;
+    const Q *from = (const Q *)a.q.p + (size_t)(s.q + i) * a.q.ld + column;
+    float q[N];
+    load(q, from);
+#pragma unroll
+    for (int c = 0; c < N; c++) q[c] *= LOG2_E / sqrtf((float)D);
+
+    struct partial<N> own = {
+        - INFINITY
+    };
+    for (int j0 = warp * PART + lane / LANES; j0 - lane / LANES < keys; j0 += WARPS * PART) {
+        uint4 kp[AHEAD], vp[AHEAD];
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) {
+            int j = j0 + u * KEYS;
+            kp[u] = vp[u] = make_uint4(0, 0, 0, 0);
+            if (j >= keys) continue;
+            size_t row = a.seqs.at ? a.seqs.at[s.k + j] : s.k + j;
+            kp[u] = *(const uint4 *)(k + row * a.k.ld);
+            vp[u] = *(const uint4 *)(v + row * a.v.ld);
+        }
+        float score[AHEAD], top = own.top;
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) {
+            float x[N], sum = 0;
+            widen(x, kp[u], K());
+#pragma unroll
+            for (int c = 0; c < N; c++) sum = fmaf(q[c], x[c], sum);
+#pragma unroll
+            for (int e = 1; e < LANES; e *= 2) sum += __shfl_xor_sync(~0u, sum, e);
+            score[u] = j0 + u * KEYS < keys ? sum : -INFINITY;
+            top = fmaxf(top, score[u]);
+        }
+        float base = top == -INFINITY ? 0 : top, keep = exp2f(own.top - base);
+        own.top = top, own.sum *= keep;
+#pragma unroll
+        for (int c = 0; c < N; c++) own.o[c] *= keep;
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) {
+            float x[N], w = exp2f(score[u] - base);
+            own.sum += w;
+            if (drop.threshold) w = dropped(drop, mask, j0 + u * KEYS) ? 0 : w * drop.scale;
+            widen(x, vp[u], K());
+#pragma unroll
+            for (int c = 0; c < N; c++) own.o[c] = fmaf(w, x[c], own.o[c]);
+        }
+    }
+#pragma unroll
+    for (int e = LANES; e < 32; e *= 2) {
+        struct partial<N> other;
+        other.top = __shfl_xor_sync(~0u, own.top, e);
+        other.sum = __shfl_xor_sync(~0u, own.sum, e);
+#pragma unroll
+        for (int c = 0; c < N; c++) other.o[c] = __shfl_xor_sync(~0u, own.o[c], e);
+        merge(own, other);
+    }
+    if (keys > PART) {
+        if (warp && lane < LANES) others[warp][lane] = own;
+        int warps = min(WARPS, (keys + PART - 1) / PART);
+        asm volatile("bar.sync 1, %0;" ::"r"(warps * 32) : "memory");
+        if (warp) return;
+        for (int w = 1; w < warps; w++) merge(own, others[w][piece]);
+    }
+    if (lane >= LANES) return;
+    Q *o = (Q *)a.o.p + (size_t)(s.q + i) * a.o.ld + column;
+    store(o, own.o, own.sum == 0 ? 0 : 1 / own.sum);
+    if (a.lse.p && lane == 0)
+        ((float *)a.lse.p)[(size_t)(s.q + i) * a.lse.ld + head] =
+            own.sum == 0 ? -INFINITY : (own.top + log2f(own.sum)) * LN_2;
+}
+
+template <typename Q, typename K> static void launch(const struct attention *a, cudaStream_t stream)
+{
+    struct dropout drop = dropout_make(a->drop);
+    int width = a->q.cols / a->heads;
+    int grid = a->seqs.n * a->seqs.max_q * a->heads;
+    if (width == 32)
+        forward<Q, K, 32><<<grid, WARPS * 32, 0, stream>>>(*a, drop);
+    else if (width == 64)
+        forward<Q, K, 64><<<grid, WARPS * 32, 0, stream>>>(*a, drop);
+    else
+        forward<Q, K, 128><<<grid, WARPS * 32, 0, stream>>>(*a, drop);
+}
+
+void attention_rows_forward(const struct attention *a, cudaStream_t stream)
+{
+    if (a->q.type == TYPE_BF16)
+        launch<bf16, bf16>(a, stream);
+    else if (a->k.type == TYPE_BF16)
+        launch<float, bf16>(a, stream);
+    else
+        launch<float, float>(a, stream);
+}

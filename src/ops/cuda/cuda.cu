@@ -1,0 +1,485 @@
+/*
+ * cuda.cu - the CUDA backend: opens a device and holds the op table.
+ *
+ * Each entry of the table names the op, hands it on, and looks whether its launches were accepted.
+ * Order: cuda_open, ops, sync, close. A backend serves one thread at a time.
+ */
+#include "ops/cuda/cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/cuda/attention.h"
+#include "ops/cuda/blas.h"
+
+/* ---- errors ---- */
+
+/* What comes after a comma is for the trace. */
+static int op_length(const struct gpu *c)
+{
+    return (int)strcspn(c->op, ",");
+}
+
+void cuda_check(struct gpu *c, cudaError_t e)
+{
+    if (e != cudaSuccess && !c->failed.status)
+        error_set(&c->failed, HEED_EIO, "%s failed in or before %.*s: %s", c->name, op_length(c),
+                  c->op, cudaGetErrorString(e));
+}
+
+void cuda_refuse(struct gpu *c, const char *what)
+{
+    if (!c->failed.status)
+        error_set(&c->failed, HEED_EUNSUPPORTED, "%s: %.*s does not take %s", c->name, op_length(c),
+                  c->op, what);
+}
+
+/* ---- measuring: an event at each mark; what lies between two belongs to the first ---- */
+
+enum { TRACE_NAMES = 64, TRACE_MARKS = 1 << 15 };
+
+struct trace {
+    struct op_time time[TRACE_NAMES];
+    int names;
+    struct {
+        cudaEvent_t event;
+        int name;
+    } mark[TRACE_MARKS];
+    int marks, events; /* used; created */
+};
+
+static int trace_name(struct trace *t, const char *name)
+{
+    for (int i = 0; i < t->names; i++)
+        if (!strcmp(t->time[i].name, name)) return i;
+    if (t->names == TRACE_NAMES) return TRACE_NAMES - 1;
+    t->time[t->names].name = name;
+    return t->names++;
+}
+
+static void trace_settle(struct gpu *c)
+{
+    struct trace *t = c->trace;
+    cuda_check(c, cudaStreamSynchronize(c->stream));
+    for (int i = 0; i + 1 < t->marks; i++) {
+        float ms = 0;
+        cudaEventElapsedTime(&ms, t->mark[i].event, t->mark[i + 1].event);
+        t->time[t->mark[i].name].ms += (double)ms;
+    }
+    t->marks = 0;
+}
+
+void cuda_mark(struct gpu *c, const char *name, double bytes, double flops)
+{
+    struct trace *t = c->trace;
+    if (!t) return;
+    if (t->marks == TRACE_MARKS) trace_settle(c);
+    if (t->marks == t->events) cuda_check(c, cudaEventCreate(&t->mark[t->events++].event));
+    int i = trace_name(t, name);
+    t->time[i].calls++;
+    t->time[i].bytes += bytes;
+    t->time[i].flops += flops;
+    t->mark[t->marks].name = i;
+    cuda_check(c, cudaEventRecord(t->mark[t->marks++].event, c->stream));
+}
+
+static void trace_free(struct trace *t)
+{
+    for (int i = 0; t && i < t->events; i++) cudaEventDestroy(t->mark[i].event);
+    free(t);
+}
+
+/* ---- around every op ---- */
+
+/* The device belongs to the calling thread, which need not be the one of the last call. */
+static struct gpu *begin(struct backend *be, const char *op, double bytes)
+{
+    struct gpu *c = gpu_of(be);
+    c->op = op;
+    cudaSetDevice(c->device);
+    cuda_mark(c, op, bytes, 0);
+    return c;
+}
+
+static void end(struct gpu *c)
+{
+    cuda_check(c, cudaGetLastError());
+    cuda_mark(c, "between ops", 0, 0);
+}
+
+/* ---- memory and order ---- */
+
+static enum heed_status op_alloc(struct backend *be, void **p, size_t bytes, struct heed_error *err)
+{
+    cudaSetDevice(gpu_of(be)->device);
+    return memory_alloc(gpu_of(be), p, bytes, err);
+}
+
+static void op_free(struct backend *be, void *p)
+{
+    struct gpu *c = gpu_of(be);
+    cudaSetDevice(c->device);
+    if (p) cudaStreamSynchronize(c->stream), cudaFree(p);
+}
+
+static void op_zero(struct backend *be, void *p, size_t bytes)
+{
+    struct gpu *c = begin(be, "zero", (double)bytes);
+    if (bytes) cuda_check(c, cudaMemsetAsync(p, 0, bytes, c->stream));
+    end(c);
+}
+
+static void op_upload(struct backend *be, void *dst, const void *src, size_t bytes)
+{
+    struct gpu *c = begin(be, "upload", (double)bytes);
+    memory_upload(c, dst, src, bytes, c->stream);
+    end(c);
+}
+
+static void op_upload_ahead(struct backend *be, void *dst, const void *src, size_t bytes)
+{
+    struct gpu *c = begin(be, "upload ahead", (double)bytes);
+    memory_upload(c, dst, src, bytes, c->side);
+    end(c);
+}
+
+static void op_download(struct backend *be, void *dst, const void *src, size_t bytes)
+{
+    struct gpu *c = begin(be, "download", (double)bytes);
+    memory_download(c, dst, src, bytes);
+    end(c);
+}
+
+static enum heed_status op_sync(struct backend *be, struct heed_error *err)
+{
+    struct gpu *c = gpu_of(be);
+    cudaSetDevice(c->device);
+    cuda_check(c, cudaStreamSynchronize(c->stream));
+    memory_deliver(c);
+    struct heed_error failed = c->failed;
+    c->failed.status = HEED_OK;
+    if (failed.status && err) *err = failed;
+    return failed.status;
+}
+
+static void op_close(struct backend *be)
+{
+    struct gpu *c = gpu_of(be);
+    cudaSetDevice(c->device);
+    if (c->stream) cudaStreamSynchronize(c->stream);
+    trace_free(c->trace);
+    blas_close(c->blas);
+    memory_close(c);
+    if (c->stream) cudaStreamDestroy(c->stream);
+    if (c->side) cudaStreamDestroy(c->side);
+    if (c->sent) cudaEventDestroy(c->sent);
+    cudaGetLastError();
+    free(c);
+}
+
+/* ---- compute ---- */
+
+static void op_embed(struct backend *be, struct mat y, const int32_t *id, const int32_t *pos,
+                     struct mat e, struct mat position, struct drop d)
+{
+    struct gpu *c = begin(be, "embed", 3 * mat_bytes(y));
+    if (y.rows) cuda_embed(c, y, id, pos, e, position, d);
+    end(c);
+}
+
+static void op_linear(struct backend *be, struct mat y, struct mat x, struct mat w, struct mat b,
+                      enum activation act, struct drop d)
+{
+    struct gpu *c = begin(be, "linear, before", 0);
+    if (y.rows) cuda_linear(c, y, x, w, b, act, d);
+    end(c);
+}
+
+static bool attention_taken(struct gpu *c, const struct attention *a)
+{
+    bool good = a->q.type == TYPE_F32 || a->q.type == TYPE_BF16;
+    if (!good) cuda_refuse(c, "numbers other than f32 and bf16");
+    return good && a->seqs.n > 0;
+}
+
+static void op_attend(struct backend *be, const struct attention *a)
+{
+    struct gpu *c = begin(be, "attend", 2 * mat_bytes(a->q) + 2 * mat_bytes(a->k));
+    if (attention_taken(c, a)) attention_forward(a, c->stream);
+    end(c);
+}
+
+static void op_add_norm(struct backend *be, struct mat y, struct mat xhat, struct mat rstd,
+                        struct mat x, struct mat r, struct mat g, struct mat b, struct drop d)
+{
+    struct gpu *c = begin(be, "add_norm", 3 * mat_bytes(y) + mat_bytes(xhat) + mat_bytes(rstd));
+    if (y.rows) cuda_add_norm(c, y, xhat, rstd, x, r, g, b, d);
+    end(c);
+}
+
+static void op_embed_bwd(struct backend *be, struct mat de, const int32_t *id, struct mat dy,
+                         struct drop d)
+{
+    struct gpu *c = begin(be, "embed_bwd", mat_bytes(dy));
+    if (dy.rows) cuda_embed_bwd(c, de, id, dy, d);
+    end(c);
+}
+
+static void op_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat dw,
+                          struct mat db, struct mat dy, struct mat y, struct mat x, struct mat w,
+                          enum activation act, struct drop d)
+{
+    struct gpu *c = begin(be, "linear_bwd, before", 0);
+    if (dy.rows) cuda_linear_bwd(c, dx, beta, dw, db, dy, y, x, w, act, d);
+    end(c);
+}
+
+static void op_attend_bwd(struct backend *be, const struct attention *a, struct mat dq,
+                          struct mat dk, struct mat dv, struct mat dout)
+{
+    struct gpu *c = begin(be, "attend_bwd", 4 * mat_bytes(a->q) + 4 * mat_bytes(a->k));
+    if (attention_taken(c, a)) attention_backward(a, dq, dk, dv, dout, c->stream);
+    end(c);
+}
+
+static void op_add_norm_bwd(struct backend *be, struct mat dx, struct mat dr, struct mat dg,
+                            struct mat db, struct mat dy, struct mat xhat, struct mat rstd,
+                            struct mat g, struct drop d)
+{
+    struct gpu *c = begin(be, "add_norm_bwd", 4 * mat_bytes(dy) + mat_bytes(rstd));
+    if (dy.rows) cuda_add_norm_bwd(c, dx, dr, dg, db, dy, xhat, rstd, g, d);
+    end(c);
+}
+
+static void op_xent(struct backend *be, struct mat logits, const int32_t *target, float eps,
+                    bool grad, struct mat loss)
+{
+    struct gpu *c = begin(be, "xent", (grad ? 2 : 1) * mat_bytes(logits));
+    if (logits.rows) cuda_xent(c, logits, target, eps, grad, loss);
+    end(c);
+}
+
+static void op_sqnorm(struct backend *be, double *out, struct mat g)
+{
+    struct gpu *c = begin(be, "sqnorm", mat_bytes(g));
+    cuda_sqnorm(c, out, g);
+    end(c);
+}
+
+static void op_adam(struct backend *be, struct mat p, struct mat m, struct mat v, struct mat copy,
+                    struct mat g, const double *sq, const struct adam *h)
+{
+    struct gpu *c = begin(be, "adam", 7 * mat_bytes(p) + mat_bytes(copy));
+    cuda_adam(c, p, m, v, copy, g, sq, h);
+    end(c);
+}
+
+static void op_cast(struct backend *be, struct mat dst, struct mat src)
+{
+    struct gpu *c = begin(be, "cast", mat_bytes(dst) + mat_bytes(src));
+    if (dst.rows && dst.cols) cuda_cast(c, dst, src);
+    end(c);
+}
+
+static void op_pack(struct backend *be, struct mat w, struct stored from)
+{
+    struct gpu *c = begin(be, "pack", 0);
+    cuda_pack(c, w, from);
+    end(c);
+}
+
+static void op_cache_put(struct backend *be, struct mat cache, struct mat rows, const int32_t *at)
+{
+    struct gpu *c = begin(be, "cache_put", 2 * mat_bytes(rows));
+    if (rows.rows) cuda_cache_put(c, cache, rows, at);
+    end(c);
+}
+
+static void op_topk(struct backend *be, struct mat logits, int k, const int32_t *want, int wants,
+                    float *score, int32_t *id)
+{
+    struct gpu *c = begin(be, "topk", mat_bytes(logits));
+    if (logits.rows && k) cuda_topk(c, logits, k, want, wants, score, id);
+    end(c);
+}
+
+/* ---- recording; not while each op is measured ---- */
+
+struct graph {
+    cudaGraphExec_t exec;
+};
+
+static void op_record(struct backend *be)
+{
+    struct gpu *c = begin(be, "record", 0);
+    if (!c->trace)
+        cuda_check(c, cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal));
+}
+
+static struct graph *op_recorded(struct backend *be)
+{
+    struct gpu *c = gpu_of(be);
+    cudaGraph_t graph = NULL;
+    if (c->trace) return NULL;
+    struct graph *g = (struct graph *)calloc(1, sizeof *g);
+    cudaError_t e = cudaStreamEndCapture(c->stream, &graph);
+    if (g && e == cudaSuccess) e = cudaGraphInstantiate(&g->exec, graph, 0);
+    if (graph) cudaGraphDestroy(graph);
+    if (g && e == cudaSuccess) return g;
+    cudaGetLastError();
+    free(g);
+    return NULL;
+}
+
+static void op_replay(struct backend *be, struct graph *g)
+{
+    struct gpu *c = begin(be, "replay", 0);
+    cuda_check(c, cudaGraphLaunch(g->exec, c->stream));
+    end(c);
+}
+
+static void op_forget(struct backend *be, struct graph *g)
+{
+    cudaSetDevice(gpu_of(be)->device);
+    cudaStreamSynchronize(gpu_of(be)->stream);
+    cudaGraphExecDestroy(g->exec);
+    free(g);
+}
+
+/* ---- measuring ---- */
+
+static size_t op_memory(struct backend *be)
+{
+    size_t free_bytes = 0, total = 0;
+    cudaSetDevice(gpu_of(be)->device);
+    cudaMemGetInfo(&free_bytes, &total);
+    return total - free_bytes;
+}
+
+static int op_trace(struct backend *be, struct op_time *out, int max)
+{
+    struct gpu *c = gpu_of(be);
+    cudaSetDevice(c->device);
+    if (!c->trace) {
+        c->trace = (struct trace *)calloc(1, sizeof *c->trace);
+        return 0;
+    }
+    trace_settle(c);
+    int n = c->trace->names < max ? c->trace->names : max;
+    memcpy(out, c->trace->time, n * sizeof *out);
+    trace_free(c->trace);
+    c->trace = NULL;
+    return n;
+}
+
+/* ---- the table ---- */
+
+/* Logits in bf16 then take 400 MB: that is 5,000 rows of the paper's vocabulary, at which the
+ * products are as fast as they get and the passes over the gradient are few. */
+enum { CHUNK = 200 << 20, CHUNK_ROWS = 32768 };
+
+static const struct ops table = {
+    .name = "cuda",
+    .chunk = CHUNK,
+    .chunk_rows = CHUNK_ROWS,
+    .rows = 512,
+    .alloc = op_alloc,
+    .free = op_free,
+    .zero = op_zero,
+    .upload = op_upload,
+    .upload_ahead = op_upload_ahead,
+    .download = op_download,
+    .sync = op_sync,
+    .close = op_close,
+    .embed = op_embed,
+    .linear = op_linear,
+    .attend = op_attend,
+    .add_norm = op_add_norm,
+    .embed_bwd = op_embed_bwd,
+    .linear_bwd = op_linear_bwd,
+    .attend_bwd = op_attend_bwd,
+    .add_norm_bwd = op_add_norm_bwd,
+    .xent = op_xent,
+    .sqnorm = op_sqnorm,
+    .adam = op_adam,
+    .cast = op_cast,
+    .pack_bytes = cuda_pack_bytes,
+    .pack = op_pack,
+    .cache_put = op_cache_put,
+    .topk = op_topk,
+    .record = op_record,
+    .recorded = op_recorded,
+    .replay = op_replay,
+    .forget = op_forget,
+    .memory = op_memory,
+    .trace = op_trace,
+};
+
+/* ---- open ---- */
+
+enum { OLDEST = 8 }; /* compute capability */
+
+static enum heed_status device_check(int device, struct heed_error *err)
+{
+    int count = 0, major = 0;
+    cudaError_t e = cudaGetDeviceCount(&count);
+    if (e != cudaSuccess || count == 0)
+        return error_set(err, HEED_EUNSUPPORTED,
+                         "device is 'cuda:%d', but this machine has no NVIDIA GPU that can be "
+                         "used: %s",
+                         device,
+                         e == cudaErrorInsufficientDriver ? "its driver is missing or too old"
+                         : e == cudaSuccess               ? "none was found"
+                                                          : cudaGetErrorString(e));
+    if (device >= count)
+        return error_set(
+            err, HEED_EARG,
+            "device is 'cuda:%d', expected less than %d: so many GPUs this machine has", device,
+            count);
+    e = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    if (e == cudaSuccess && major < OLDEST)
+        return error_set(err, HEED_EUNSUPPORTED,
+                         "cuda:%d has compute capability %d, expected at least %d.0", device, major,
+                         OLDEST);
+    return HEED_OK;
+}
+
+static enum heed_status open_failed(int device, cudaError_t e, struct heed_error *err)
+{
+    return error_set(err, e == cudaErrorMemoryAllocation ? HEED_ENOMEM : HEED_EUNSUPPORTED,
+                     "cuda:%d cannot be used: %s", device, cudaGetErrorString(e));
+}
+
+static enum heed_status device_open(struct gpu *c, struct heed_error *err)
+{
+    struct cudaDeviceProp prop;
+    cudaError_t e = cudaSetDevice(c->device);
+    if (e == cudaSuccess) e = cudaGetDeviceProperties(&prop, c->device);
+    if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
+    if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&c->side, cudaStreamNonBlocking);
+    if (e == cudaSuccess) e = cudaEventCreateWithFlags(&c->sent, cudaEventDisableTiming);
+    if (e != cudaSuccess) return open_failed(c->device, e, err);
+    c->shared = (int)prop.sharedMemPerBlockOptin;
+    snprintf(c->name, sizeof c->name, "cuda:%d (%.60s)", c->device, prop.name);
+    return HEED_OK;
+}
+
+enum heed_status cuda_open(struct backend **out, int device, struct heed_error *err)
+{
+    enum heed_status s = device_check(device, err);
+    if (s) return s;
+    struct gpu *c = (struct gpu *)calloc(1, sizeof *c);
+    if (!c) return error_memory(err, sizeof *c, "the CUDA backend");
+    c->base.op = &table;
+    c->device = device;
+    c->op = "open";
+    s = device_open(c, err);
+    if (!s) s = memory_open(c, err);
+    if (!s) s = blas_open(&c->blas, c, err);
+    if (s)
+        op_close(&c->base);
+    else
+        *out = &c->base;
+    return s;
+}

@@ -1,0 +1,153 @@
+/*
+ * few.cu - linear layers of a few rows: a step of a search with few hypotheses.
+ *
+ * Such a product takes the time of reading the weights once, so they are streamed: a warp sums some
+ * outputs for all rows, which wait in shared memory, rounded as packed weights want them. A row's
+ * bits do not depend on the rows beside it.
+ */
+#include "ops/cuda/device.h"
+
+enum {
+    ROWS = 8,    /* at most, of a block */
+    OUTS = 4,    /* outputs of a warp, ... */
+    MANY = 2048, /* ... where there are so many; else one, so that all of the GPU has some */
+    WARPS = 8,
+    THREADS = LANES * WARPS,
+    V = 8,
+    FEW = 16 /* rows at most: beyond, products for many rows are faster */
+};
+
+/* How rows are rounded before the product */
+enum rounding { AS_IS, TO_BF16, TO_BYTES };
+
+/* The unit of row r, and its numbers in it: as in quant.h */
+static __device__ inline float row_to_bytes(float *x, int cols)
+{
+    __shared__ float part[WARPS];
+    int lane = threadIdx.x % LANES;
+    float most = 0;
+    for (int i = threadIdx.x; i < cols; i += THREADS) most = fmaxf(most, fabsf(x[i]));
+    for (int i = LANES / 2; i > 0; i /= 2) most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, i));
+    __syncthreads();
+    if (lane == 0) part[threadIdx.x / LANES] = most;
+    __syncthreads();
+    for (int i = 0; i < WARPS; i++) most = fmaxf(most, part[i]);
+    float per = most < QUANT_TINY ? 0 : 127 / most;
+    for (int i = threadIdx.x; i < cols; i += THREADS) x[i] = rintf(x[i] * per);
+    return per == 0 ? 0 : most / 127;
+}
+
+/* y [rows, outs] of up to R rows from row blockIdx.y * R on, N outputs to a warp; W: the type of
+ * the weights */
+template <class W, int R, int N, enum rounding HOW>
+static __global__ void __launch_bounds__(THREADS)
+    few_rows(rows<float> y, rows<const float> x, rows<const W> w, const float *b, int n, int outs,
+             int cols, bool relu)
+{
+    extern __shared__ uint4 memory[];
+    float *row = (float *)memory, unit[R];
+    int first = blockIdx.y * R, lane = threadIdx.x % LANES;
+    int out = (blockIdx.x * WARPS + threadIdx.x / LANES) * N;
+#pragma unroll 4
+    for (int i = threadIdx.x * V; i < R * cols; i += THREADS * V) {
+        int r = i / cols;
+        float t[V] = {};
+        if (first + r < n) load(t, x.at(first + r, i - r * cols));
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            if (HOW == TO_BF16) t[k] = as_stored(t[k], (const bf16 *)0);
+        store(row + i, t);
+    }
+    if (HOW == TO_BYTES) {
+        __syncthreads();
+#pragma unroll
+        for (int r = 0; r < R; r++) unit[r] = row_to_bytes(row + r * cols, cols);
+    }
+    __syncthreads();
+    if (out >= outs) return;
+    float sum[N][R] = {};
+#pragma unroll 4
+    for (int col = lane * V; col < cols; col += LANES * V) {
+        float weight[N][V];
+#pragma unroll
+        for (int o = 0; o < N; o++) load(weight[o], w.at(min(out + o, outs - 1), col));
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            float t[V];
+            load(t, row + r * cols + col);
+#pragma unroll
+            for (int o = 0; o < N; o++)
+#pragma unroll
+                for (int i = 0; i < V; i++) sum[o][r] += weight[o][i] * t[i];
+        }
+    }
+#pragma unroll
+    for (int o = 0; o < N; o++) {
+        float scale = 1, bias = b && out + o < outs ? b[out + o] : 0;
+        if (HOW == TO_BYTES && out + o < outs)
+            scale = packed_unit((const bf16 *)w.at(out + o, 0), (int)w.ld);
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            float t = warp_sum(sum[o][r]);
+            if (HOW == TO_BYTES) t = t * unit[r] * scale;
+            t += bias;
+            if (relu && t < 0) t = 0;
+            if (lane == r && first + r < n && out + o < outs) *y.at(first + r, out + o) = t;
+        }
+    }
+}
+
+template <class W, int R, int N, enum rounding HOW>
+static void few_launch(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
+                       bool relu)
+{
+    size_t bytes = (size_t)R * x.cols * sizeof(float);
+    dim3 grid(ceiling(y.cols, WARPS * N), ceiling(y.rows, R));
+    if (bytes > 40960)
+        cuda_check(c,
+                   cudaFuncSetAttribute(few_rows<W, R, N, HOW>,
+                                        cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    few_rows<W, R, N, HOW><<<grid, THREADS, bytes, c->stream>>>(
+        rows_of<float>(y), rows_of<const float>(x), rows_of<const W>(w), (const float *)b.p, y.rows,
+        y.cols, x.cols, relu);
+}
+
+template <class W, int R, enum rounding HOW>
+static void few_run(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
+                    bool relu)
+{
+    if (y.cols < MANY)
+        few_launch<W, R, 1, HOW>(c, y, x, w, b, relu);
+    else
+        few_launch<W, R, OUTS, HOW>(c, y, x, w, b, relu);
+}
+
+template <class W, enum rounding HOW>
+static void few_any(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
+                    bool relu)
+{
+    if (y.rows == 1)
+        few_run<W, 1, HOW>(c, y, x, w, b, relu);
+    else if (y.rows <= ROWS / 2)
+        few_run<W, ROWS / 2, HOW>(c, y, x, w, b, relu);
+    else
+        few_run<W, ROWS, HOW>(c, y, x, w, b, relu);
+}
+
+bool cuda_linear_few(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
+                     bool relu)
+{
+    struct mat plain = mat_unpacked(w);
+    bool fits = y.rows <= FEW && mat_wide(plain) && mat_wide(x) && y.type == TYPE_F32 &&
+                x.type == TYPE_F32 && (plain.type == TYPE_F32 || type_packed(w.type)) &&
+                (size_t)ROWS * x.cols * sizeof(float) + 1024 <= (size_t)c->shared;
+    if (!fits) return false;
+    cuda_mark(c, "linear, few rows", mat_bytes(plain), 0);
+    if (plain.type == TYPE_F32)
+        few_any<float, AS_IS>(c, y, x, plain, b, relu);
+    else if (w.type == TYPE_PACKED_BF16)
+        few_any<bf16, TO_BF16>(c, y, x, plain, b, relu);
+    else
+        few_any<bf16, TO_BYTES>(c, y, x, plain, b, relu);
+    return true;
+}

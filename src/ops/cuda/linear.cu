@@ -1,0 +1,257 @@
+/*
+ * linear.cu - the linear layer, forward and backward: see ops.h.
+ *
+ * Bias and ReLU are done by the product where it ends; dropout after them, and in backward the way
+ * through both and the sum for the bias, are kernels of their own: one pass over the matrix.
+ */
+#include "ops/cuda/blas.h"
+#include "ops/cuda/device.h"
+
+/* ---- sums over rows ---- */
+
+/* Each block adds up LANES columns: thread y takes every LANES-th partial sum, then one warp what
+ * the threads have. */
+static __global__ void add_partials(float *a, float *b, const float *partial, int n, int cols,
+                                    int split)
+{
+    __shared__ float part[LANES][LANES + 1];
+    int tx = threadIdx.x, ty = threadIdx.y, col = blockIdx.x * LANES + tx;
+    float sum = 0;
+#pragma unroll 4
+    for (int i = ty; i < n; i += LANES)
+        if (col < cols) sum += partial[(size_t)i * cols + col];
+    part[ty][tx] = sum;
+    __syncthreads();
+    sum = warp_sum(part[tx][ty]);
+    col = blockIdx.x * LANES + ty;
+    if (tx == 0 && col < cols) *(col < split ? a + col : b + col - split) += sum;
+}
+
+void cuda_add_partials(struct gpu *c, float *a, float *b, const float *partial, int n, int cols,
+                       int split)
+{
+    add_partials<<<ceiling(cols, LANES), dim3(LANES, LANES), 0, c->stream>>>(a, b, partial, n, cols,
+                                                                             split);
+}
+
+enum {
+    STRIP_WARPS = 8,       /* of a block; each takes its rows of the same columns */
+    STRIP_DEPTH = 4,       /* rows that a thread has on their way at once */
+    STRIP_BLOCKS = 132 * 8 /* about so many: enough for the largest GPU, the same on all */
+};
+
+/* dy of some rows and LANES * V columns becomes the gradient before activation and dropout; what
+ * is left is summed by columns into a row of partial. */
+template <class T, int V>
+static __global__ void __launch_bounds__(LANES *STRIP_WARPS)
+    strip(rows<T> dy, rows<const T> y, float *partial, int n, int cols, bool relu,
+          struct drop_site site, int height)
+{
+    __shared__ float part[STRIP_WARPS][LANES * V + 1];
+    int tx = threadIdx.x, ty = threadIdx.y, col = (blockIdx.x * LANES + tx) * V;
+    int first = blockIdx.y * height, last = min(n, first + height);
+    bool mask = relu || site.threshold;
+    float sum[V] = {};
+    for (int r = first + ty; r < last && col < cols; r += STRIP_WARPS * STRIP_DEPTH) {
+        float g[STRIP_DEPTH][V], seen[STRIP_DEPTH][V];
+#pragma unroll
+        for (int i = 0; i < STRIP_DEPTH; i++) {
+            int row = r + i * STRIP_WARPS;
+            if (row < last) load(g[i], dy.at(row, col));
+            if (row < last && relu) load(seen[i], y.at(row, col));
+        }
+#pragma unroll
+        for (int i = 0; i < STRIP_DEPTH; i++) {
+            int row = r + i * STRIP_WARPS;
+            if (row >= last) continue;
+            if (mask) {
+                drop(g[i], mask_of(site, row), col);
+#pragma unroll
+                for (int v = 0; v < V; v++)
+                    g[i][v] = relu && seen[i][v] <= 0 ? 0 : as_stored(g[i][v], dy.p);
+                store(dy.at(row, col), g[i]);
+            }
+#pragma unroll
+            for (int v = 0; v < V; v++) sum[v] += g[i][v];
+        }
+    }
+    if (!partial) return;
+#pragma unroll
+    for (int v = 0; v < V; v++) part[ty][tx * V + v] = sum[v];
+    __syncthreads();
+    for (int i = ty * LANES + tx; i < LANES * V; i += LANES * STRIP_WARPS) {
+        float s = 0;
+        for (int w = 0; w < STRIP_WARPS; w++) s += part[w][i];
+        int to = blockIdx.x * LANES * V + i;
+        if (to < cols) partial[(size_t)blockIdx.y * cols + to] = s;
+    }
+}
+
+template <class T, int V>
+static void strip_run(struct gpu *c, struct mat db, struct mat dy, struct mat y, bool relu,
+                      struct drop d)
+{
+    int strips = ceiling(dy.cols, LANES * V), batch = STRIP_WARPS * STRIP_DEPTH;
+    int most = min(STRIP_BLOCKS / min(strips, STRIP_BLOCKS),
+                   (int)(CUDA_SCRATCH / (sizeof(float) * dy.cols)));
+    int height = ceiling(ceiling(dy.rows, most), batch) * batch, heights = ceiling(dy.rows, height);
+    float *partial = db.p ? (float *)c->scratch : NULL;
+    strip<T, V><<<dim3(strips, heights), dim3(LANES, STRIP_WARPS), 0, c->stream>>>(
+        rows_of<T>(dy), rows_of<const T>(y), partial, dy.rows, dy.cols, relu, drop_site(d), height);
+    if (db.p) cuda_add_partials(c, (float *)db.p, NULL, partial, heights, dy.cols, dy.cols);
+}
+
+static void strip_any(struct gpu *c, struct mat db, struct mat dy, struct mat y, bool relu,
+                      struct drop d)
+{
+    bool wide = mat_wide(dy) && mat_wide(y);
+    if (dy.type == TYPE_BF16)
+        wide ? strip_run<bf16, 8>(c, db, dy, y, relu, d)
+             : strip_run<bf16, 1>(c, db, dy, y, relu, d);
+    else
+        wide ? strip_run<float, 8>(c, db, dy, y, relu, d)
+             : strip_run<float, 1>(c, db, dy, y, relu, d);
+}
+
+/* ---- forward ---- */
+
+enum { THREADS = 256 };
+
+template <class T, int V>
+static __global__ void drop_rows(rows<T> y, int cols, struct drop_site site)
+{
+    int row = blockIdx.x, col = (blockIdx.y * THREADS + threadIdx.x) * V;
+    float x[V];
+    if (col >= cols) return;
+    load(x, y.at(row, col));
+    drop(x, mask_of(site, row), col);
+    store(y.at(row, col), x);
+}
+
+template <class T, int V> static void drop_run(struct gpu *c, struct mat y, struct drop d)
+{
+    dim3 grid(y.rows, ceiling(y.cols, THREADS * V));
+    drop_rows<T, V><<<grid, THREADS, 0, c->stream>>>(rows_of<T>(y), y.cols, drop_site(d));
+}
+
+static void drop_any(struct gpu *c, struct mat y, struct drop d)
+{
+    if (y.type == TYPE_BF16)
+        mat_wide(y) ? drop_run<bf16, 8>(c, y, d) : drop_run<bf16, 1>(c, y, d);
+    else
+        mat_wide(y) ? drop_run<float, 8>(c, y, d) : drop_run<float, 1>(c, y, d);
+}
+
+/* cuBLASLt wants the bias in the type of y. */
+static const void *bias_like(struct gpu *c, struct mat b, enum type type)
+{
+    if (!b.p || type == b.type) return b.p;
+    cuda_cast(c, mat_make(c->scratch, 1, b.cols, type), b);
+    return c->scratch;
+}
+
+/* ---- packed weights: x is rounded as they are ---- */
+
+/* The numbers of a row in units of its largest magnitude over 127, as in quant.h. */
+static __global__ void quantize(rows<bf16> to, float *unit, rows<const float> x, int cols)
+{
+    __shared__ float part[THREADS / LANES];
+    int row = blockIdx.x, lane = threadIdx.x % LANES;
+    float most = 0;
+    for (int i = threadIdx.x; i < cols; i += THREADS) most = fmaxf(most, fabsf(*x.at(row, i)));
+    for (int i = LANES / 2; i > 0; i /= 2) most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, i));
+    if (lane == 0) part[threadIdx.x / LANES] = most;
+    __syncthreads();
+    for (int i = 0; i < THREADS / LANES; i++) most = fmaxf(most, part[i]);
+    float per = most < QUANT_TINY ? 0 : 127 / most;
+    for (int i = threadIdx.x; i < cols; i += THREADS)
+        *to.at(row, i) = __float2bfloat16_rn(rintf(*x.at(row, i) * per));
+    if (threadIdx.x == 0) unit[row] = per == 0 ? 0 : most / 127;
+}
+
+static __global__ void scale(rows<float> y, const float *unit, rows<const bf16> w, const float *b,
+                             int cols, bool relu)
+{
+    int row = blockIdx.x, col = blockIdx.y * THREADS + threadIdx.x;
+    if (col >= cols) return;
+    float x = *y.at(row, col) * unit[row] * packed_unit(w.at(col, 0), (int)w.ld);
+    if (b) x += b[col];
+    *y.at(row, col) = relu && x < 0 ? 0 : x;
+}
+
+static void linear_packed(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
+                          bool relu)
+{
+    struct mat plain = mat_unpacked(w);
+    bool bytes = w.type == TYPE_PACKED_I8;
+    int ld = (x.cols + 7) / 8 * 8;
+    size_t row_bytes = ld * sizeof(bf16) + sizeof(float);
+    int most = (int)(CUDA_SCRATCH / row_bytes) / ROW_PAD * ROW_PAD;
+    for (int row = 0; row < x.rows; row += most) {
+        int n = min(most, x.rows - row);
+        struct mat from = mat_rows(x, row, n), to = mat_rows(y, row, n);
+        struct mat narrow = {c->scratch, n, x.cols, ld, TYPE_BF16};
+        float *unit = (float *)(c->scratch + (size_t)n * ld * sizeof(bf16));
+        if (bytes)
+            quantize<<<n, THREADS, 0, c->stream>>>(rows_of<bf16>(narrow), unit,
+                                                   rows_of<const float>(from), x.cols);
+        else
+            cuda_cast(c, narrow, from);
+        struct product p = {.c = to,
+                            .a = narrow,
+                            .b = plain,
+                            .tb = true,
+                            .bias = bytes ? NULL : b.p,
+                            .relu = !bytes && relu,
+                            .name = "linear, packed"};
+        blas_run(c, &p);
+        if (!bytes) continue;
+        scale<<<dim3(n, ceiling(y.cols, THREADS)), THREADS, 0, c->stream>>>(
+            rows_of<float>(to), unit, rows_of<const bf16>(plain), (const float *)b.p, y.cols, relu);
+    }
+}
+
+void cuda_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
+                 enum activation act, struct drop d)
+{
+    bool relu = act == ACT_RELU;
+    if (d.p == 0 && cuda_linear_few(c, y, x, w, b, relu)) return;
+    if (w.type == TYPE_PACKED_BF16 || w.type == TYPE_PACKED_I8) {
+        if (x.type == TYPE_F32 && y.type == TYPE_F32 && d.p == 0)
+            linear_packed(c, y, x, w, b, relu);
+        else
+            cuda_refuse(c, "packed weights with other rows than f32");
+        return;
+    }
+    struct product p = {.c = y,
+                        .a = x,
+                        .b = mat_unpacked(w),
+                        .tb = true,
+                        .bias = bias_like(c, b, y.type),
+                        .relu = relu,
+                        .name = "linear"};
+    blas_run(c, &p);
+    if (d.p == 0) return;
+    cuda_mark(c, "linear, dropout", 2 * mat_bytes(y), 0);
+    drop_any(c, y, d);
+}
+
+/* ---- backward ---- */
+
+void cuda_linear_bwd(struct gpu *c, struct mat dx, float beta, struct mat dw, struct mat db,
+                     struct mat dy, struct mat y, struct mat x, struct mat w, enum activation act,
+                     struct drop d)
+{
+    bool relu = act == ACT_RELU, mask = relu || d.p > 0;
+    if (mask || db.p) {
+        double passes = (mask ? 2 : 1) + (relu ? 1 : 0);
+        cuda_mark(c, mask ? "linear_bwd, mask" : "linear_bwd, bias", passes * mat_bytes(dy), 0);
+        strip_any(c, db, dy, relu ? y : (struct mat){}, relu, d);
+    }
+    if (dx.p) {
+        struct product p = {.c = dx, .a = dy, .b = w, .beta = beta, .name = "linear_bwd, dx"};
+        blas_run(c, &p);
+    }
+    struct product p = {.c = dw, .a = dy, .b = x, .ta = true, .beta = 1, .name = "linear_bwd, dw"};
+    blas_run(c, &p);
+}

@@ -1,0 +1,310 @@
+/*
+ * norm.cu - dropout, residual and layer norm, forward and backward (paper 3.1, 5.4).
+ *
+ * Rows of up to 1,024 numbers whose alignment allows it are held by a warp in registers: every
+ * input is read once and every output written once. Other rows are read as often as needed, a block
+ * to a row.
+ */
+#include "ops/cuda/device.h"
+
+enum {
+    WARPS = 8,        /* of a block: rows at a time */
+    V = 8,            /* numbers a lane reads at once */
+    SPAN = LANES * V, /* numbers a warp reads at once */
+    SPANS = 4,        /* at most, of a row in registers */
+    BLOCKS = 132 * 2, /* in backward, at most: each leaves sums for dg and db */
+    ODD_THREADS = 128,
+    ODD_BLOCKS = 64 /* along the rows, for the sums of odd shapes */
+};
+
+/* ---- forward ---- */
+
+/* x + dropout(r), columns from col */
+template <class T, int W>
+static __device__ inline void add(float (&t)[W], const T *x, const T *r, struct drop_row mask,
+                                  int col)
+{
+    float s[W];
+    load(t, x);
+    load(s, r);
+    drop(s, mask, col);
+#pragma unroll
+    for (int i = 0; i < W; i++) t[i] += s[i];
+}
+
+template <class T, int N>
+static __global__ void __launch_bounds__(LANES *WARPS)
+    norm_rows(rows<T> y, rows<T> xhat, rows<float> rstd, rows<const T> x, rows<const T> r,
+              const float *g, const float *b, int n, int cols, struct drop_site site)
+{
+    int lane = threadIdx.x, row = blockIdx.x * WARPS + threadIdx.y;
+    if (row >= n) return;
+    struct drop_row mask = mask_of(site, row);
+    float t[N][V], mean = 0, var = 0;
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        int col = k * SPAN + lane * V;
+        if (col >= cols) continue;
+        add(t[k], x.at(row, col), r.at(row, col), mask, col);
+#pragma unroll
+        for (int i = 0; i < V; i++) mean += t[k][i];
+    }
+    mean = warp_sum(mean) / cols;
+#pragma unroll
+    for (int k = 0; k < N; k++)
+#pragma unroll
+        for (int i = 0; i < V; i++)
+            if (k * SPAN + lane * V < cols) {
+                t[k][i] -= mean;
+                var += t[k][i] * t[k][i];
+            }
+    float s = rsqrtf(warp_sum(var) / cols + (float)NORM_EPSILON);
+    if (rstd.p && lane == 0) *rstd.at(row, 0) = s;
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        int col = k * SPAN + lane * V;
+        if (col >= cols) continue;
+        float gain[V], bias[V];
+        load(gain, g + col);
+        load(bias, b + col);
+#pragma unroll
+        for (int i = 0; i < V; i++) t[k][i] *= s;
+        if (xhat.p) store(xhat.at(row, col), t[k]);
+#pragma unroll
+        for (int i = 0; i < V; i++) t[k][i] = t[k][i] * gain[i] + bias[i];
+        store(y.at(row, col), t[k]);
+    }
+}
+
+template <class T>
+static __global__ void norm_odd(rows<T> y, rows<T> xhat, rows<float> rstd, rows<const T> x,
+                                rows<const T> r, const float *g, const float *b, int cols,
+                                struct drop_site site)
+{
+    int row = blockIdx.x;
+    struct drop_row mask = mask_of(site, row);
+    float t[1], one[1], mean = 0, var = 0;
+    for (int c = threadIdx.x; c < cols; c += ODD_THREADS) {
+        add(t, x.at(row, c), r.at(row, c), mask, c);
+        mean += t[0];
+    }
+    mean = block_sum(mean) / cols;
+    for (int c = threadIdx.x; c < cols; c += ODD_THREADS) {
+        add(t, x.at(row, c), r.at(row, c), mask, c);
+        var += (t[0] - mean) * (t[0] - mean);
+    }
+    float s = rsqrtf(block_sum(var) / cols + (float)NORM_EPSILON);
+    if (rstd.p && threadIdx.x == 0) *rstd.at(row, 0) = s;
+    for (int c = threadIdx.x; c < cols; c += ODD_THREADS) {
+        add(t, x.at(row, c), r.at(row, c), mask, c);
+        t[0] = (t[0] - mean) * s;
+        one[0] = t[0] * g[c] + b[c];
+        if (xhat.p) store(xhat.at(row, c), t);
+        store(y.at(row, c), one);
+    }
+}
+
+template <class T, int N>
+static void norm_run(struct gpu *c, struct mat y, struct mat xhat, struct mat rstd, struct mat x,
+                     struct mat r, struct mat g, struct mat b, struct drop d)
+{
+    norm_rows<T, N><<<ceiling(y.rows, WARPS), dim3(LANES, WARPS), 0, c->stream>>>(
+        rows_of<T>(y), rows_of<T>(xhat), rows_of<float>(rstd), rows_of<const T>(x),
+        rows_of<const T>(r), (const float *)g.p, (const float *)b.p, y.rows, y.cols, drop_site(d));
+}
+
+template <class T>
+static void norm_any(struct gpu *c, struct mat y, struct mat xhat, struct mat rstd, struct mat x,
+                     struct mat r, struct mat g, struct mat b, struct drop d)
+{
+    bool wide = mat_wide(y) && mat_wide(xhat) && mat_wide(x) && mat_wide(r) && mat_wide(g) &&
+                mat_wide(b) && y.cols <= SPAN * SPANS;
+    if (!wide)
+        norm_odd<T><<<y.rows, ODD_THREADS, 0, c->stream>>>(
+            rows_of<T>(y), rows_of<T>(xhat), rows_of<float>(rstd), rows_of<const T>(x),
+            rows_of<const T>(r), (const float *)g.p, (const float *)b.p, y.cols, drop_site(d));
+    else if (y.cols <= SPAN)
+        norm_run<T, 1>(c, y, xhat, rstd, x, r, g, b, d);
+    else if (y.cols <= 2 * SPAN)
+        norm_run<T, 2>(c, y, xhat, rstd, x, r, g, b, d);
+    else
+        norm_run<T, SPANS>(c, y, xhat, rstd, x, r, g, b, d);
+}
+
+void cuda_add_norm(struct gpu *c, struct mat y, struct mat xhat, struct mat rstd, struct mat x,
+                   struct mat r, struct mat g, struct mat b, struct drop d)
+{
+    if (y.type == TYPE_BF16)
+        norm_any<bf16>(c, y, xhat, rstd, x, r, g, b, d);
+    else if (y.type == TYPE_F32)
+        norm_any<float>(c, y, xhat, rstd, x, r, g, b, d);
+    else
+        cuda_refuse(c, "numbers other than f32 and bf16");
+}
+
+/* ---- backward ---- */
+
+/* One of the two sums of a block, of all its warps: row `which` of its pair in partial. */
+template <int N>
+static __device__ inline void leave(float *partial, const float (&sum)[N][V], int cols, int which)
+{
+    __shared__ float part[WARPS][N * SPAN];
+    int lane = threadIdx.x, warp = threadIdx.y;
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < N; k++) store(&part[warp][k * SPAN + lane * V], sum[k]);
+    __syncthreads();
+    float *to = partial + ((size_t)blockIdx.x * 2 + which) * cols;
+    for (int c = warp * LANES + lane; c < cols; c += LANES * WARPS) {
+        float s = 0;
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) s += part[w][c];
+        to[c] = s;
+    }
+}
+
+template <class T, int N>
+static __global__ void __launch_bounds__(LANES *WARPS, N > 2 ? 1 : 2)
+    norm_rows_bwd(rows<T> dx, rows<T> dr, float *partial, rows<const T> dy, rows<const T> xhat,
+                  rows<const float> rstd, const float *g, int n, int cols, struct drop_site site)
+{
+    int lane = threadIdx.x;
+    float gain[N][V], dg[N][V] = {}, db[N][V] = {};
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        if (k * SPAN + lane * V < cols) load(gain[k], g + k * SPAN + lane * V);
+    for (int row = blockIdx.x * WARPS + threadIdx.y; row < n; row += gridDim.x * WARPS) {
+        float t[N][V], h[N][V], mean = 0, dot = 0, s = *rstd.at(row, 0);
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            int col = k * SPAN + lane * V;
+            if (col >= cols) continue;
+            load(t[k], dy.at(row, col));
+            load(h[k], xhat.at(row, col));
+        }
+#pragma unroll
+        for (int k = 0; k < N; k++)
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                if (k * SPAN + lane * V < cols) {
+                    db[k][i] += t[k][i];
+                    dg[k][i] += t[k][i] * h[k][i];
+                    t[k][i] *= gain[k][i];
+                    mean += t[k][i];
+                    dot += t[k][i] * h[k][i];
+                }
+        mean = warp_sum(mean) / cols;
+        dot = warp_sum(dot) / cols;
+        struct drop_row mask = mask_of(site, row);
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            int col = k * SPAN + lane * V;
+            if (col >= cols) continue;
+#pragma unroll
+            for (int i = 0; i < V; i++) t[k][i] = (t[k][i] - mean - h[k][i] * dot) * s;
+            store(dx.at(row, col), t[k]);
+            drop(t[k], mask, col);
+            store(dr.at(row, col), t[k]);
+        }
+    }
+    leave<N>(partial, dg, cols, 0);
+    leave<N>(partial, db, cols, 1);
+}
+
+template <class T>
+static __global__ void norm_odd_bwd(rows<T> dx, rows<T> dr, rows<const T> dy, rows<const T> xhat,
+                                    rows<const float> rstd, const float *g, int cols,
+                                    struct drop_site site)
+{
+    int row = blockIdx.x;
+    struct drop_row mask = mask_of(site, row);
+    float t[1], h[1], mean = 0, dot = 0, s = *rstd.at(row, 0);
+    for (int c = threadIdx.x; c < cols; c += ODD_THREADS) {
+        load(t, dy.at(row, c));
+        load(h, xhat.at(row, c));
+        mean += t[0] * g[c];
+        dot += t[0] * g[c] * h[0];
+    }
+    mean = block_sum(mean) / cols;
+    dot = block_sum(dot) / cols;
+    for (int c = threadIdx.x; c < cols; c += ODD_THREADS) {
+        load(t, dy.at(row, c));
+        load(h, xhat.at(row, c));
+        t[0] = (t[0] * g[c] - mean - h[0] * dot) * s;
+        store(dx.at(row, c), t);
+        drop(t, mask, c);
+        store(dr.at(row, c), t);
+    }
+}
+
+/* The sums of some rows, a column to a thread */
+template <class T>
+static __global__ void norm_odd_columns(float *partial, rows<const T> dy, rows<const T> xhat, int n,
+                                        int cols, int height)
+{
+    int col = blockIdx.x * ODD_THREADS + threadIdx.x, first = blockIdx.y * height;
+    float t[1], h[1], dg = 0, db = 0;
+    if (col >= cols) return;
+    for (int row = first; row < n && row < first + height; row++) {
+        load(t, dy.at(row, col));
+        load(h, xhat.at(row, col));
+        dg += t[0] * h[0];
+        db += t[0];
+    }
+    partial[(size_t)blockIdx.y * 2 * cols + col] = dg;
+    partial[((size_t)blockIdx.y * 2 + 1) * cols + col] = db;
+}
+
+template <class T, int N>
+static int norm_run_bwd(struct gpu *c, struct mat dx, struct mat dr, struct mat dy, struct mat xhat,
+                        struct mat rstd, struct mat g, struct drop d)
+{
+    int blocks = min(BLOCKS, ceiling(dy.rows, WARPS));
+    norm_rows_bwd<T, N><<<blocks, dim3(LANES, WARPS), 0, c->stream>>>(
+        rows_of<T>(dx), rows_of<T>(dr), (float *)c->scratch, rows_of<const T>(dy),
+        rows_of<const T>(xhat), rows_of<const float>(rstd), (const float *)g.p, dy.rows, dy.cols,
+        drop_site(d));
+    return blocks;
+}
+
+template <class T>
+static int norm_run_odd_bwd(struct gpu *c, struct mat dx, struct mat dr, struct mat dy,
+                            struct mat xhat, struct mat rstd, struct mat g, struct drop d)
+{
+    int height = ceiling(dy.rows, ODD_BLOCKS), heights = ceiling(dy.rows, height);
+    norm_odd_bwd<T><<<dy.rows, ODD_THREADS, 0, c->stream>>>(
+        rows_of<T>(dx), rows_of<T>(dr), rows_of<const T>(dy), rows_of<const T>(xhat),
+        rows_of<const float>(rstd), (const float *)g.p, dy.cols, drop_site(d));
+    norm_odd_columns<T>
+        <<<dim3(ceiling(dy.cols, ODD_THREADS), heights), ODD_THREADS, 0, c->stream>>>(
+            (float *)c->scratch, rows_of<const T>(dy), rows_of<const T>(xhat), dy.rows, dy.cols,
+            height);
+    return heights;
+}
+
+template <class T>
+static int norm_any_bwd(struct gpu *c, struct mat dx, struct mat dr, struct mat dy, struct mat xhat,
+                        struct mat rstd, struct mat g, struct drop d)
+{
+    bool wide = mat_wide(dx) && mat_wide(dr) && mat_wide(dy) && mat_wide(xhat) && mat_wide(g);
+    if (!wide || dy.cols > SPAN * SPANS)
+        return norm_run_odd_bwd<T>(c, dx, dr, dy, xhat, rstd, g, d);
+    if (dy.cols <= SPAN) return norm_run_bwd<T, 1>(c, dx, dr, dy, xhat, rstd, g, d);
+    if (dy.cols <= 2 * SPAN) return norm_run_bwd<T, 2>(c, dx, dr, dy, xhat, rstd, g, d);
+    return norm_run_bwd<T, SPANS>(c, dx, dr, dy, xhat, rstd, g, d);
+}
+
+void cuda_add_norm_bwd(struct gpu *c, struct mat dx, struct mat dr, struct mat dg, struct mat db,
+                       struct mat dy, struct mat xhat, struct mat rstd, struct mat g, struct drop d)
+{
+    int n = 0;
+    if (dy.type == TYPE_BF16)
+        n = norm_any_bwd<bf16>(c, dx, dr, dy, xhat, rstd, g, d);
+    else if (dy.type == TYPE_F32)
+        n = norm_any_bwd<float>(c, dx, dr, dy, xhat, rstd, g, d);
+    else
+        cuda_refuse(c, "numbers other than f32 and bf16");
+    if (n)
+        cuda_add_partials(c, (float *)dg.p, (float *)db.p, (float *)c->scratch, n, 2 * dy.cols,
+                          dy.cols);
+}

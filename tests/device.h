@@ -1,0 +1,40 @@
+/*
+ * device.h - which device the tests are about: the CPU, or the one that HEED_TEST_DEVICE names.
+ *
+ * With such a device a test goes on after a failure and says how near the others were: to be run
+ * where time is dear.
+ */
+#ifndef HEED_TESTS_DEVICE_H
+#define HEED_TESTS_DEVICE_H
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ops/ops.h"
+
+enum { SKIPPED = 77 }; /* exit status, as CMakeLists.txt says */
+
+/* NULL: the backends of this machine's processor */
+static inline const char *device_named(void)
+{
+    return getenv("HEED_TEST_DEVICE");
+}
+
+static inline const char *device_or_cpu(void)
+{
+    return device_named() ? device_named() : "cpu";
+}
+
+/* Ends the program where the device is not there. Before anything else. */
+static inline void device_or_skip(void)
+{
+    struct heed_error err = {0};
+    struct backend *be;
+    if (!device_named()) return;
+    if (backend_open(&be, device_named(), 0, &err)) {
+        printf("skipped: %s\n", err.text);
+        exit(SKIPPED);
+    }
+    be->op->close(be);
+}
+
+#endif

@@ -1,0 +1,31 @@
+#!/bin/bash
+# on_device.sh - packs what was built into one archive that runs on another machine with a GPU.
+#
+# usage: on_device.sh BUILD_DIRECTORY [BATCHES...]
+#
+# BATCHES: files for bench_train, such as batches-4096.txt and batches-25000.txt. Writes
+# BUILD_DIRECTORY/heed-device.tar.xz: programs, tests, benchmarks, what they read, and the shared
+# libraries they need besides those of the C library and of CUDA. There:
+#
+#     tar xf heed-device.tar.xz && heed-device/run.sh [tests] [bench] [translate] [memcheck] [racecheck]
+#
+# run.sh goes on after failures, prints what matters and leaves the rest in $OUT or heed-device/out.
+set -eu
+build=${1:?usage: on_device.sh BUILD_DIRECTORY [BATCHES...]}
+shift
+root=$(cd "$(dirname "$0")/.." && pwd)
+top=$build/heed-device
+rm -rf "$top"
+mkdir -p "$top/lib" "$top/bin" "$top/data" "$top/tests"
+cp "$build/heed" "$top/bin"
+for name in ops device golden golden_beam train lost_device; do cp "$build/tests/test_$name" "$top/bin"; done
+cp "$build"/benchmarks/bench_{train,translate,attention_cuda} "$top/bin"
+cp -r "$root/tests/golden" "$top/tests"
+cp "$root/tests/on_device_run.sh" "$top/run.sh"
+for file in "$@"; do cp "$file" "$top/data"; done
+strip "$top"/bin/*
+ldd "$top"/bin/* | awk '$3 ~ /^\// { print $3 }' | sort -u |
+    grep -v -E '/lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|cuda|cublas)[.-]' | xargs -I LIB cp -L LIB "$top/lib"
+tar -C "$build" -cf - heed-device | xz --lzma2=preset=3,dict=192MiB >"$build/heed-device.tar.xz"
+rm -r "$top"
+ls -l "$build/heed-device.tar.xz"

@@ -1,0 +1,99 @@
+#!/bin/sh
+# run.sh - the tests and benchmarks of the archive that on_device.sh made, on a machine with a GPU.
+#
+# usage: run.sh [tests] [bench] [translate] [memcheck] [racecheck]     (default: tests bench)
+#
+# DEVICE is the device, cuda:0 unless set. Exit status: the number of programs that failed.
+set -u
+cd "$(dirname "$0")" || exit 1
+out=${OUT:-$PWD/out}
+mkdir -p "$out"
+export LD_LIBRARY_PATH="$PWD/lib:/usr/local/cuda/lib64:${LD_LIBRARY_PATH:-}"
+export HEED_TEST_DEVICE="${DEVICE:-cuda:0}"
+export PATH="$PATH:/usr/local/cuda/bin"
+failed=0
+
+# run NAME SECONDS COMMAND...: its output goes to NAME.log
+run() {
+    name=$1
+    seconds=$2
+    shift 2
+    began=$(date +%s)
+    timeout "$seconds" "$@" >"$out/$name.log" 2>&1
+    status=$?
+    took=$(($(date +%s) - began))
+    if [ $status = 0 ]; then
+        echo "good    $name, $took s"
+    else
+        echo "FAILED  $name, $took s, status $status"
+        failed=$((failed + 1))
+    fi
+}
+
+# What failed, or came nearest to it.
+complaints() {
+    grep -E '^FAILED|FAILED  \]|says:|beside|ERROR|expected|went astray|off by|skipped' "$out/$1.log" |
+        grep -v -E '^(good|packed)' | cut -c1-260 | head -"$2"
+}
+
+tests() {
+    run device 120 bin/test_device
+    complaints device 20
+    # each in a process of its own: an op that writes astray takes the device from all after it
+    for op in embed linear attend add_norm embed_bwd linear_bwd attend_bwd add_norm_bwd xent sqnorm \
+        adam cast cache_put topk test_model_as_reference 'cached = recomputed'; do
+        name="op_$(echo "$op" | tr ' ' '_')"
+        run "$name" 120 bin/test_ops "$op"
+        complaints "$name" 6
+        awk '$1 == "good" { for (i = 1; i < NF; i++) if ($i == "most" && $(i + 1) > worst)
+                 worst = $(i + 1); seen++ }
+             END { if (seen) print "        " seen " shapes, at most " worst + 0 " of the tolerance" }' \
+            "$out/$name.log"
+    done
+    for name in golden golden_beam train lost_device; do
+        run $name 180 bin/test_$name
+        complaints $name 12
+    done
+}
+
+bench() {
+    for config in small base big; do
+        batches=data/batches-25000.txt
+        [ $config = small ] && batches=data/batches-4096.txt
+        [ -f $batches ] || batches=
+        # shellcheck disable=SC2086 # no word without batches
+        run train_$config 100 bin/bench_train --device "$HEED_TEST_DEVICE" --precision bf16 \
+            --config $config --rounds 3 --trace $batches
+        cut -c1-120 "$out/train_$config.log"
+    done
+}
+
+translate() {
+    for weights in f32 bf16; do
+        for batch in 1 32 256; do
+            run translate_${weights}_$batch 60 bin/bench_translate --device "$HEED_TEST_DEVICE" \
+                --weights $weights --beam 4 --batch $batch --trace
+            cut -c1-120 "$out/translate_${weights}_$batch.log" | head -14
+        done
+    done
+}
+
+# sanitizer TOOL: the ops, the model and the trainer under compute-sanitizer
+sanitizer() {
+    for name in device ops golden golden_beam train; do
+        run "$1_$name" 400 compute-sanitizer --tool "$1" $([ "$1" = memcheck ] && echo --report-api-errors no) --error-exitcode 9 bin/test_$name
+        grep -E '=========' "$out/$1_$name.log" | head -15
+    done
+}
+
+[ $# -gt 0 ] || set -- tests bench
+nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,memory.used --format=csv,noheader
+for what in "$@"; do
+    case $what in
+    tests | bench | translate) $what ;;
+    memcheck | racecheck) sanitizer "$what" ;;
+    *) echo "no $what here" ;;
+    esac
+done
+echo "$failed programs failed; everything they said is in $out"
+exit $failed
