@@ -142,8 +142,7 @@ static size_t run_layout(struct run *r, void *base)
     r->ints = arena_take(&a, run_ints(&r->o) * sizeof *r->ints);
     if (r->o.train) r->ahead = arena_take(&a, run_ints(&r->o) * sizeof *r->ahead);
     size_t candidates = (size_t)r->o.rows_tgt * (r->o.candidates + r->o.wants);
-    r->top_score = arena_take(&a, candidates * sizeof *r->top_score);
-    r->top_id = arena_take(&a, candidates * sizeof *r->top_id);
+    r->top = arena_take(&a, 2 * candidates * sizeof *r->top);
     if (r->o.watched)
         r->watched =
             take(&a, r->o.rows_tgt * r->p->config.heads, r->p->config.max_length, TYPE_F32);
@@ -155,11 +154,13 @@ static enum heed_status host_open(struct run *r, struct heed_error *err)
     size_t iota = ((size_t)r->o.rows_tgt + 1) * sizeof *r->iota;
     size_t loss = 2 * (size_t)r->o.rows_tgt * type_size(r->p->precision.master);
     size_t ints = run_ints(&r->o) * sizeof *r->staged;
+    size_t found = 2 * (size_t)r->o.rows_tgt * (r->o.candidates + r->o.wants) * sizeof *r->found;
     r->iota = malloc(iota);
     r->loss = malloc(loss + 1);
     r->staged = malloc(ints);
-    if (!r->iota || !r->loss || !r->staged)
-        return error_memory(err, iota + loss + ints, "a run of the model");
+    r->found = malloc(found + 1);
+    if (!r->iota || !r->loss || !r->staged || !r->found)
+        return error_memory(err, iota + loss + ints + found, "a run of the model");
     for (int i = 0; i <= r->o.rows_tgt; i++) r->iota[i] = i;
     return HEED_OK;
 }
@@ -197,6 +198,7 @@ void run_free(struct run *r)
     free(r->iota);
     free(r->loss);
     free(r->staged);
+    free(r->found);
     free(r);
 }
 
@@ -434,6 +436,7 @@ static void step_ops(struct run *r, const struct pass *dec, const struct step_sh
     struct backend *be = r->be;
     int n = dec->rows, k = shape->candidates, wants = shape->wants;
     size_t found = (size_t)k + wants;
+    int32_t *id = (int32_t *)(r->top + n * found);
     r->watch_site =
         shape->watch ? site_at(decoder_layer(r, shape->watch - 1), SITE_CROSS_WEIGHTS) : 0;
     be->op->embed(be, mat_rows(r->embed_tgt, 0, n), in, pos, p->w.embed, p->position,
@@ -445,7 +448,7 @@ static void step_ops(struct run *r, const struct pass *dec, const struct step_sh
         be->op->linear(be, logits, mat_rows(y, row, rows), p->w.embed, (struct mat){0}, ACT_NONE,
                        (struct drop){0});
         be->op->topk(be, logits, k, wants ? want + (size_t)row * wants : NULL, wants,
-                     r->top_score + row * found, r->top_id + row * found);
+                     r->top + row * found, id + row * found);
     }
     r->watch_site = 0;
 }
@@ -470,8 +473,7 @@ static void step_run(struct run *r, const struct pass *dec, const struct step_sh
     const struct ops *op = r->be->op;
     bool before = false;
     struct step_record *x = op->record ? record_find(r, shape, &before) : NULL;
-    if (before && !x->graph) {
-        op->record(r->be);
+    if (before && !x->graph && op->record(r->be)) {
         step_ops(r, dec, shape, in, pos, want);
         x->graph = op->recorded(r->be);
     }
@@ -490,10 +492,14 @@ enum heed_status run_step(struct run *r, const struct step *s, int k, int32_t *i
     struct step_shape shape = step_shape(r, s, k);
     struct pass dec = step_pass(r, s, &shape, &in, &pos, &want);
     size_t found = (size_t)s->first[s->sentences] * (k + s->wants);
+    size_t ids = (size_t)shape.rows * (k + s->wants); /* where they begin */
     step_run(r, &dec, &shape, in, pos, want);
-    be->op->download(be, score, r->top_score, found * sizeof *score);
-    be->op->download(be, id, r->top_id, found * sizeof *id);
-    return be->op->sync(be, err);
+    be->op->download(be, r->found, r->top, (ids + found) * sizeof *r->found);
+    enum heed_status status = be->op->sync(be, err);
+    if (status) return status;
+    memcpy(score, r->found, found * sizeof *score);
+    memcpy(id, r->found + ids, found * sizeof *id);
+    return HEED_OK;
 }
 
 enum heed_status run_watched(struct run *r, int n, float *weights, struct heed_error *err)

@@ -96,8 +96,8 @@ struct run {
     struct packed next;  /* ... which comes after this one */
     int32_t *iota;       /* host: 0, 1, 2, ...; [sentences+1] */
     void *loss;          /* host: s.loss of the last batch */
-    float *top_score;    /* on the device: what a step found */
-    int32_t *top_id;
+    float *top;          /* on the device: the scores that a step found, behind them the ids ... */
+    float *found;        /* ... and on the host, to come in one piece */
     struct mat watched;  /* [T*H, max_length] attention of a step that is watched, ... */
     uint32_t watch_site; /* ... of this site; 0: none */
     struct step_record record[STEP_RECORDS];

@@ -231,9 +231,10 @@ struct ops {
 
     /* recording; NULL where a device gains nothing by it */
 
-    /* The ops between these two are not run but kept. recorded: NULL where they cannot be. They
-     * stand between an upload and a download, and were run once before. */
-    void (*record)(struct backend *be);
+    /* The ops between these two are not run but kept. record: false where they are not, this time;
+     * recorded: NULL where they cannot be. They stand between an upload and a download, and were
+     * run once before. */
+    bool (*record)(struct backend *be);
     struct graph *(*recorded)(struct backend *be);
     /* Runs what was recorded: the same ops on the same memory, whatever it holds by now. */
     void (*replay)(struct backend *be, struct graph *g);

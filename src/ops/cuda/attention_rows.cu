@@ -10,6 +10,7 @@
  */
 #include "ops/cuda/attention_device.h"
 #include "ops/cuda/attention_parts.h"
+#include "ops/cuda/chain.h"
 
 enum { WARPS = 4, AHEAD = 8 }; /* keys under way in each lane */
 
@@ -84,6 +85,7 @@ static __global__ void __launch_bounds__(WARPS * 32)
     __shared__ struct partial<N> others[WARPS][LANES];
     struct place place = place_of(blockIdx.x, a.heads, a.seqs.max_q);
     int head = place.head, warp = threadIdx.x / 32, lane = threadIdx.x % 32, i = place.tile;
+    chain_wait();
     struct sentence s = sentence_at(a.seqs, place.sentence);
     if (i >= s.nq) return;
     int keys = seen(s, i), piece = lane % LANES, column = head * D + piece * N;
@@ -166,11 +168,11 @@ template <typename Q, typename K> static void launch(const struct attention *a, 
     int width = a->q.cols / a->heads;
     int grid = a->seqs.n * a->seqs.max_q * a->heads;
     if (width == 32)
-        forward<Q, K, 32><<<grid, WARPS * 32, 0, stream>>>(*a, drop);
+        chain_launch(forward<Q, K, 32>, grid, WARPS * 32, 0, stream, *a, drop);
     else if (width == 64)
-        forward<Q, K, 64><<<grid, WARPS * 32, 0, stream>>>(*a, drop);
+        chain_launch(forward<Q, K, 64>, grid, WARPS * 32, 0, stream, *a, drop);
     else
-        forward<Q, K, 128><<<grid, WARPS * 32, 0, stream>>>(*a, drop);
+        chain_launch(forward<Q, K, 128>, grid, WARPS * 32, 0, stream, *a, drop);
 }
 
 void attention_rows_forward(const struct attention *a, cudaStream_t stream)

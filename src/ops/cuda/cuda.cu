@@ -310,18 +310,21 @@ struct graph {
     cudaGraphExec_t exec;
 };
 
-static void op_record(struct backend *be)
+static bool op_record(struct backend *be)
 {
-    struct gpu *c = begin(be, "record", 0);
-    if (!c->trace)
-        cuda_check(c, cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal));
+    struct gpu *c = gpu_of(be);
+    if (c->trace) return false;
+    c->op = "record";
+    cudaSetDevice(c->device);
+    cudaError_t e = cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal);
+    cuda_check(c, e);
+    return e == cudaSuccess;
 }
 
 static struct graph *op_recorded(struct backend *be)
 {
     struct gpu *c = gpu_of(be);
     cudaGraph_t graph = NULL;
-    if (c->trace) return NULL;
     struct graph *g = (struct graph *)calloc(1, sizeof *g);
     cudaError_t e = cudaStreamEndCapture(c->stream, &graph);
     if (g && e == cudaSuccess) e = cudaGraphInstantiate(&g->exec, graph, 0);

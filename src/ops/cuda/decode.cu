@@ -87,6 +87,7 @@ static __global__ void put_rows(rows<T> cache, rows<const U> from, const int32_t
                                 int cols)
 {
     int row = blockIdx.x * WARPS + threadIdx.y;
+    chain_wait();
     if (row >= n) return;
     for (int col = threadIdx.x * V; col < cols; col += LANES * V) {
         float x[V];
@@ -102,11 +103,11 @@ static void put_run(struct gpu *c, struct mat cache, struct mat from, const int3
     rows<const U> source = rows_of<const U>(from);
     int blocks = ceiling(from.rows, WARPS);
     if (mat_wide(cache) && mat_wide(from))
-        put_rows<T, U, 8>
-            <<<blocks, dim3(LANES, WARPS), 0, c->stream>>>(to, source, at, from.rows, from.cols);
+        chain_launch(put_rows<T, U, 8>, blocks, dim3(LANES, WARPS), 0, c->stream, to, source, at,
+                     from.rows, from.cols);
     else
-        put_rows<T, U, 1>
-            <<<blocks, dim3(LANES, WARPS), 0, c->stream>>>(to, source, at, from.rows, from.cols);
+        chain_launch(put_rows<T, U, 1>, blocks, dim3(LANES, WARPS), 0, c->stream, to, source, at,
+                     from.rows, from.cols);
 }
 
 void cuda_cache_put(struct gpu *c, struct mat cache, struct mat from, const int32_t *at)
@@ -211,6 +212,7 @@ static __global__ void __launch_bounds__(TOP_THREADS)
     __shared__ key v[ROOM];
     __shared__ int found;
     const T *row = logits.at(blockIdx.x, 0);
+    chain_wait();
     key mine = 0;
     for (int col = threadIdx.x * V; col < cols; col += TOP_THREADS * V) {
         float x[V];
@@ -271,19 +273,19 @@ void cuda_topk(struct gpu *c, struct mat logits, int k, const int32_t *want, int
     if (logits.type == TYPE_F32) {
         rows<const float> from = rows_of<const float>(logits);
         if (wide)
-            top_row<float, 8>
-                <<<n, TOP_THREADS, 0, c->stream>>>(from, cols, k, want, wants, score, id);
+            chain_launch(top_row<float, 8>, n, TOP_THREADS, 0, c->stream, from, cols, k, want,
+                         wants, score, id);
         else
-            top_row<float, 1>
-                <<<n, TOP_THREADS, 0, c->stream>>>(from, cols, k, want, wants, score, id);
+            chain_launch(top_row<float, 1>, n, TOP_THREADS, 0, c->stream, from, cols, k, want,
+                         wants, score, id);
     } else if (logits.type == TYPE_BF16) {
         rows<const bf16> from = rows_of<const bf16>(logits);
         if (wide)
-            top_row<bf16, 8>
-                <<<n, TOP_THREADS, 0, c->stream>>>(from, cols, k, want, wants, score, id);
+            chain_launch(top_row<bf16, 8>, n, TOP_THREADS, 0, c->stream, from, cols, k, want, wants,
+                         score, id);
         else
-            top_row<bf16, 1>
-                <<<n, TOP_THREADS, 0, c->stream>>>(from, cols, k, want, wants, score, id);
+            chain_launch(top_row<bf16, 1>, n, TOP_THREADS, 0, c->stream, from, cols, k, want, wants,
+                         score, id);
     } else {
         cuda_refuse(c, "numbers other than f32 and bf16");
     }

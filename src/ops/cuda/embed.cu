@@ -23,6 +23,7 @@ static __global__ void embed_rows(rows<T> y, const int32_t *id, const int32_t *p
                                   bool bytes, struct drop_site site)
 {
     int row = blockIdx.x * WARPS + threadIdx.y;
+    chain_wait();
     if (row >= n) return;
     const E *from = e.at(id[row], 0);
     const float *place = position.at(pos[row], 0);
@@ -43,9 +44,9 @@ template <class T, class E, int V>
 static void embed_run(struct gpu *c, struct mat y, const int32_t *id, const int32_t *pos,
                       struct mat e, struct mat position, struct drop d, bool bytes)
 {
-    embed_rows<T, E, V><<<ceiling(y.rows, WARPS), dim3(LANES, WARPS), 0, c->stream>>>(
-        rows_of<T>(y), id, pos, rows_of<const E>(e), rows_of<const float>(position), y.rows, y.cols,
-        sqrtf((float)y.cols), bytes, drop_site(d));
+    chain_launch(embed_rows<T, E, V>, ceiling(y.rows, WARPS), dim3(LANES, WARPS), 0, c->stream,
+                 rows_of<T>(y), id, pos, rows_of<const E>(e), rows_of<const float>(position),
+                 y.rows, y.cols, sqrtf((float)y.cols), bytes, drop_site(d));
 }
 
 template <class T, class E>

@@ -1,9 +1,9 @@
 /*
  * few.cu - linear layers of a few rows: a step of a search with few hypotheses.
  *
- * Such a product takes the time of reading the weights once, so they are streamed: a warp sums some
- * outputs for all rows, which wait in shared memory, rounded as packed weights want them. A row's
- * bits do not depend on the rows beside it.
+ * Such a product takes the time of reading the weights once, so they are streamed, and asked for
+ * while the op before is still at work: a warp sums some outputs for all rows, which wait in shared
+ * memory, rounded as packed weights want them. A row's bits do not depend on the rows beside it.
  */
 #include "ops/cuda/device.h"
 
@@ -48,6 +48,10 @@ static __global__ void __launch_bounds__(THREADS)
     float *row = (float *)memory, unit[R];
     int first = blockIdx.y * R, lane = threadIdx.x % LANES;
     int out = (blockIdx.x * WARPS + threadIdx.x / LANES) * N;
+    const int line = 128 / sizeof(W); /* numbers that come together */
+    for (int i = lane; i * line < N * cols; i += LANES)
+        chain_expect(w.at(min(out + i * line / cols, outs - 1), i * line % cols));
+    chain_wait();
 #pragma unroll 4
     for (int i = threadIdx.x * V; i < R * cols; i += THREADS * V) {
         int r = i / cols;
@@ -107,9 +111,9 @@ static void few_launch(struct gpu *c, struct mat y, struct mat x, struct mat w, 
         cuda_check(c,
                    cudaFuncSetAttribute(few_rows<W, R, N, HOW>,
                                         cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    few_rows<W, R, N, HOW><<<grid, THREADS, bytes, c->stream>>>(
-        rows_of<float>(y), rows_of<const float>(x), rows_of<const W>(w), (const float *)b.p, y.rows,
-        y.cols, x.cols, relu);
+    chain_launch(few_rows<W, R, N, HOW>, grid, THREADS, bytes, c->stream, rows_of<float>(y),
+                 rows_of<const float>(x), rows_of<const W>(w), (const float *)b.p, y.rows, y.cols,
+                 x.cols, relu);
 }
 
 template <class W, int R, enum rounding HOW>

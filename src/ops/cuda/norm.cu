@@ -38,6 +38,7 @@ static __global__ void __launch_bounds__(LANES *WARPS)
               const float *g, const float *b, int n, int cols, struct drop_site site)
 {
     int lane = threadIdx.x, row = blockIdx.x * WARPS + threadIdx.y;
+    chain_wait();
     if (row >= n) return;
     struct drop_row mask = mask_of(site, row);
     float t[N][V], mean = 0, var = 0;
@@ -108,9 +109,10 @@ template <class T, int N>
 static void norm_run(struct gpu *c, struct mat y, struct mat xhat, struct mat rstd, struct mat x,
                      struct mat r, struct mat g, struct mat b, struct drop d)
 {
-    norm_rows<T, N><<<ceiling(y.rows, WARPS), dim3(LANES, WARPS), 0, c->stream>>>(
-        rows_of<T>(y), rows_of<T>(xhat), rows_of<float>(rstd), rows_of<const T>(x),
-        rows_of<const T>(r), (const float *)g.p, (const float *)b.p, y.rows, y.cols, drop_site(d));
+    chain_launch(norm_rows<T, N>, ceiling(y.rows, WARPS), dim3(LANES, WARPS), 0, c->stream,
+                 rows_of<T>(y), rows_of<T>(xhat), rows_of<float>(rstd), rows_of<const T>(x),
+                 rows_of<const T>(r), (const float *)g.p, (const float *)b.p, y.rows, y.cols,
+                 drop_site(d));
 }
 
 template <class T>
