@@ -295,6 +295,30 @@ HEED_API enum heed_status heed_rescore(struct heed_session *s, const char *const
                                        const struct heed_result **out, struct heed_error *err);
 HEED_API void heed_session_free(struct heed_session *s);
 
+/* ---- looking inside ---- */
+
+/* What every token of a translation gave to each of its source, in every layer and head of the
+ * decoder (paper 3.2.3): the weights that produced it. */
+struct heed_attention {
+    int layers, heads, targets, sources;
+    const char *const *target, *const *source; /* tokens, end marks included */
+    const float *weight;                       /* [layers][heads][targets][sources] */
+};
+
+/* tgt: a translation, or NULL for the one that the session finds. The session must have been opened
+ * with options.align, and the text be translated at once. *out is freed by heed_attention_free, and
+ * before the model. */
+HEED_API enum heed_status heed_attention_of(struct heed_session *s, const char *src,
+                                            const char *tgt, struct heed_attention **out,
+                                            struct heed_error *err);
+HEED_API void heed_attention_free(struct heed_attention *a);
+
+enum heed_picture { HEED_PICTURE_SVG, HEED_PICTURE_TERMINAL };
+/* One layer, from 0, and one head, or the mean of the heads where head is -1. *out is malloced. */
+HEED_API enum heed_status heed_attention_picture(const struct heed_attention *a,
+                                                 enum heed_picture kind, int layer, int head,
+                                                 char **out, struct heed_error *err);
+
 /* ---- scoring: equal to sacreBLEU's corpus scores ---- */
 
 struct heed_score {

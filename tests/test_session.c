@@ -310,13 +310,59 @@ static void test_alignment(void **state)
     heed_session_free(s);
 }
 
+/* ---- attention ---- */
+
+/* Every row is a distribution over the source; a picture names the tokens. */
+static void test_attention(void **state)
+{
+    (void)state;
+    struct heed_error err = {0};
+    struct heed_translate_options o = heed_translate_defaults();
+    o.align = true;
+    struct heed_session *s = heed_session_open(model, &o, &err), *plain = open_session();
+    struct heed_attention *a = NULL, *same = NULL;
+    const struct heed_result *r = NULL;
+    must(heed_attention_of(s, text[1], NULL, &a, &err), &err);
+    must(heed_translate(s, text + 1, 1, &r, &err), &err);
+    assert_int_equal(a->targets, r->tokens);
+    assert_string_equal(a->source[a->sources - 1], "</s>");
+    assert_string_equal(a->target[a->targets - 1], "</s>");
+    for (int i = 0; i < a->layers * a->heads * a->targets; i++) {
+        double sum = 0;
+        for (int k = 0; k < a->sources; k++) sum += (double)a->weight[i * a->sources + k];
+        assert_true(fabs(sum - 1) < 1e-4);
+    }
+    char found[256], *picture = NULL;
+    snprintf(found, sizeof found, "%s", r->text);
+    must(heed_attention_of(s, text[1], found, &same, &err), &err);
+    if (same->targets == a->targets) /* unless the vocabulary spells it otherwise */
+        assert_memory_equal(same->weight, a->weight,
+                            (size_t)a->layers * a->heads * a->targets * a->sources * sizeof(float));
+    for (int kind = HEED_PICTURE_SVG; kind <= HEED_PICTURE_TERMINAL; kind++) {
+        must(heed_attention_picture(a, (enum heed_picture)kind, 0, kind - 1, &picture, &err), &err);
+        bool svg = kind == HEED_PICTURE_SVG;
+        assert_non_null(strstr(picture, svg ? "&lt;/s&gt;" : "</s>"));
+        assert_int_equal(strncmp(picture, "<svg", 4) == 0, svg);
+        free(picture);
+    }
+    assert_int_equal(heed_attention_picture(a, HEED_PICTURE_SVG, a->layers, 0, &picture, &err),
+                     HEED_EARG);
+    assert_int_equal(heed_attention_picture(a, HEED_PICTURE_SVG, 0, a->heads, &picture, &err),
+                     HEED_EARG);
+    assert_int_equal(heed_attention_of(plain, text[1], NULL, &same, &err), HEED_EARG);
+    heed_attention_free(a);
+    heed_attention_free(same);
+    heed_session_free(s);
+    heed_session_free(plain);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads),   cmocka_unit_test(test_nothing),
         cmocka_unit_test(test_long_text), cmocka_unit_test(test_wishes),
         cmocka_unit_test(test_lengths),   cmocka_unit_test(test_language),
-        cmocka_unit_test(test_alignment),
+        cmocka_unit_test(test_alignment), cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

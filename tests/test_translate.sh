@@ -98,6 +98,17 @@ translate --temperature 0.001 --beam 1 --ban a --top-p 0.5 "$line" | cmp - "$dir
 translate --to de "$line" 2>"$dir/err" && fail "--to takes a language that is not there"
 grep -q 'has no tag >>de<<; it has none' "$dir/err" || fail "--to: $(cat "$dir/err")"
 
+# ---- what was looked at ----
+
+"$heed" attention --model "$dir/model" --quiet "a b c" >"$dir/out"
+grep -q 'b$' "$dir/out" || fail "attention: $(cat "$dir/out")"
+"$heed" attention --model "$dir/model" --out "$dir/picture.svg" --layer 1 --head 2 "a <b> & c"
+head -c 4 "$dir/picture.svg" | grep -q '<svg' || fail "attention: no SVG"
+tail -n 1 "$dir/picture.svg" | grep -q '</svg>' || fail "attention: the SVG has no end"
+grep -q 'layer 1 of 1, head 2 of 2' "$dir/picture.svg" || fail "attention: not what was asked for"
+"$heed" attention --model "$dir/model" --head 3 a 2>"$dir/err" && fail "attention: head 3 of 2"
+grep -q -- '--head is 3, expected 1 to 2' "$dir/err" || fail "attention: $(cat "$dir/err")"
+
 # ---- n best: always as many lines, best first ----
 
 { head -n 3 "$dir/test"; printf '\n \t\343\200\200 \n'; } >"$dir/odd"

@@ -40,5 +40,6 @@ int cmd_score(int argc, char **argv);
 int cmd_evaluate(int argc, char **argv);
 int cmd_average(int argc, char **argv);
 int cmd_quantize(int argc, char **argv);
+int cmd_attention(int argc, char **argv);
 
 #endif

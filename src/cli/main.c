@@ -21,6 +21,7 @@ static const struct command {
     {"vocab", "train a subword vocabulary on raw text", cmd_vocab, false},
     {"train", "train a translation model on parallel text", cmd_train, true},
     {"translate", "translate lines of text", cmd_translate, true},
+    {"attention", "draw what a translation looked at", cmd_attention, true},
     {"score", "BLEU and chrF of a translation", cmd_score, false},
     {"evaluate", "translate a test set and score the translation", cmd_evaluate, true},
     {"average", "average the weights of checkpoints", cmd_average, false},

@@ -398,3 +398,94 @@ enum heed_status heed_rescore(struct heed_session *s, const char *const *src,
     free(wish);
     return status;
 }
+
+/* ---- attention of every layer and head ---- */
+
+static struct heed_attention *attention_make(const struct heed_config *c,
+                                             const struct heed_tokenizer *t,
+                                             const struct heed_ids *src, const struct heed_ids *tgt,
+                                             struct heed_error *err)
+{
+    int sources = (int)src->n + 1, targets = (int)tgt->n;
+    size_t weights = (size_t)c->decoder_layers * c->heads * targets * sources;
+    size_t bytes = sizeof(struct heed_attention) + (sources + targets) * sizeof(char *) +
+                   weights * sizeof(float);
+    struct heed_attention *a = malloc(bytes);
+    if (!a) {
+        error_memory(err, bytes, "the attention of a translation");
+        return NULL;
+    }
+    const char **piece = (const char **)(a + 1);
+    *a = (struct heed_attention){.layers = c->decoder_layers,
+                                 .heads = c->heads,
+                                 .targets = targets,
+                                 .sources = sources,
+                                 .target = piece,
+                                 .source = piece + targets,
+                                 .weight = (float *)(piece + targets + sources)};
+    for (int i = 0; i < targets; i++) piece[i] = heed_tokenizer_piece(t, tgt->v[i]);
+    for (int i = 0; i < sources; i++)
+        piece[targets + i] =
+            heed_tokenizer_piece(t, i < (int)src->n ? src->v[i] : tokenizer_eos(t));
+    return a;
+}
+
+/* The translation is given to the search once more for each layer. */
+static enum heed_status attention_fill(struct heed_session *s, struct heed_attention *a,
+                                       const struct heed_ids *src, const struct heed_ids *tgt,
+                                       struct heed_error *err)
+{
+    struct beam_wish wish = {.prefix = *tgt};
+    size_t row = a->sources, map = row * a->targets;
+    float *to = (float *)a->weight;
+    enum heed_status status = HEED_OK;
+    for (int l = 0; l < a->layers && !status; l++) {
+        struct translation out[BEAM_MAX] = {0};
+        search_watch(s->search, l);
+        status = search_run(s->search, src, &wish, 1, out, err);
+        search_watch(s->search, -1);
+        for (int i = 0; i < a->targets && !status; i++)
+            for (int h = 0; h < a->heads; h++)
+                memcpy(to + h * map + i * row, out[0].attention + ((size_t)i * a->heads + h) * row,
+                       row * sizeof *to);
+        to += a->heads * map;
+        for (int i = 0; i < s->o.nbest; i++) translation_release(&out[i]);
+    }
+    return status;
+}
+
+enum heed_status heed_attention_of(struct heed_session *s, const char *src, const char *tgt,
+                                   struct heed_attention **out, struct heed_error *err)
+{
+    const struct heed_tokenizer *t = s->m->tokenizer;
+    const struct heed_result *r;
+    struct pieces p = {0};
+    struct pieces_options po = {
+        .longest = search_longest(s->search), .nbest = 1, .whole = tgt, .tag = s->tag};
+    struct heed_attention *a = NULL;
+    if (!s->o.align)
+        return error_set(err, HEED_EARG, "attention needs a session that was opened with align");
+    enum heed_status status = pieces_fill(&p, t, &po, &src, 1, err);
+    if (!status && p.n != 1)
+        status =
+            error_set(err, HEED_EARG, "the text is translated in %d pieces, expected one", p.n);
+    if (!status)
+        status =
+            tgt ? heed_rescore(s, &src, &tgt, 1, &r, err) : heed_translate(s, &src, 1, &r, err);
+    if (!status) {
+        struct heed_ids ids = {(int32_t *)r->id, (size_t)r->tokens, 0};
+        a = attention_make(&s->m->p->config, t, &p.src[0], &ids, err);
+        status = a ? attention_fill(s, a, &p.src[0], &ids, err) : HEED_ENOMEM;
+    }
+    pieces_release(&p);
+    if (status)
+        heed_attention_free(a);
+    else
+        *out = a;
+    return status;
+}
+
+void heed_attention_free(struct heed_attention *a)
+{
+    free(a);
+}

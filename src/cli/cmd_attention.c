@@ -1,0 +1,107 @@
+/*
+ * cmd_attention.c - `heed attention`: what a translation looked at, as a picture.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "cli/translator.h"
+
+struct attention {
+    struct translator t;
+    struct words texts;
+    const char *tgt, *out;
+    int layer, head; /* from 1; 0: the last layer but one, the mean of the heads */
+};
+
+static int write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    bool good = f && fputs(text, f) >= 0;
+    if (f && fclose(f) != 0) good = false;
+    return good ? CLI_DONE : cli_failure("cannot write %s: %s", path, strerror(errno));
+}
+
+static int show(const struct attention *c, const struct heed_attention *a)
+{
+    struct heed_error err = {0};
+    char *picture = NULL;
+    int layer = c->layer ? c->layer - 1 : a->layers > 1 ? a->layers - 2 : 0;
+    enum heed_picture kind = c->out ? HEED_PICTURE_SVG : HEED_PICTURE_TERMINAL;
+    if (c->layer > a->layers) {
+        return cli_misuse("--layer is %d, expected 1 to %d", c->layer, a->layers);
+    }
+    if (c->head > a->heads) {
+        return cli_misuse("--head is %d, expected 1 to %d", c->head, a->heads);
+    }
+    if (heed_attention_picture(a, kind, layer, c->head - 1, &picture, &err) != HEED_OK) {
+        return cli_failure("%s", err.text);
+    }
+    int code = CLI_DONE;
+    if (c->out) {
+        code = write_file(c->out, picture);
+    } else {
+        fputs(picture, stdout);
+        code = cli_flush();
+    }
+    free(picture);
+    return code;
+}
+
+static int run(struct attention *c)
+{
+    struct heed_error err = {0};
+    struct heed_attention *a = NULL;
+    int code = translator_open(&c->t);
+    if (code == CLI_DONE) {
+        code = heed_attention_of(c->t.session, c->texts.v[0], c->tgt, &a, &err) == HEED_OK
+                   ? show(c, a)
+                   : cli_failure("%s", err.text);
+    }
+    heed_attention_free(a);
+    return code;
+}
+
+int cmd_attention(int argc, char **argv)
+{
+    struct attention c = {0};
+    translator_init(&c.t);
+    c.t.o.align = true;
+    struct option option[TRANSLATOR_OPTIONS + 4] = {
+        [TRANSLATOR_OPTIONS] = {"out", "FILE", "an SVG; without it the picture is printed",
+                                .string = &c.out},
+        {"layer", "N", "of the decoder, from 1; 0: the last but one", .integer = &c.layer,
+         .max = 1e6},
+        {"head", "N", "from 1; 0: their mean", .integer = &c.head, .max = 1e6},
+        {"translation", "TEXT", "this one, and not what the model finds", .string = &c.tgt},
+    };
+    translator_options(&c.t, option);
+    const struct usage usage = {
+        .command = "attention",
+        .summary = "draw what a translation looked at",
+        .synopsis = "--model DIR [options] TEXT",
+        .about =
+            "Translates TEXT and shows what each token of the translation gave to each of the\n"
+            "source: a row for each token, a column for each of the source, the darker the more.",
+        .example =
+            "  heed attention --model model \"A dog runs.\"\n"
+            "  heed attention --model model --layer 2 --head 1 --out dog.svg \"A dog runs.\"",
+        .option = option,
+        .n = sizeof option / sizeof option[0],
+        .rest = &c.texts,
+        .rest_name = "TEXT",
+        .rest_min = 1,
+    };
+    int code = options_parse(&usage, argc, argv);
+    if (code == OPTIONS_GO_ON) {
+        code = c.texts.n > 1
+                   ? cli_misuse("attention takes one TEXT, found %d: put it in quotes", c.texts.n)
+                   : run(&c);
+    }
+    translator_close(&c.t);
+    words_release(&c.texts);
+    return code;
+}
