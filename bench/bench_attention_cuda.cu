@@ -1,6 +1,6 @@
 /*
- * bench_attention_cuda.cu - attention of the CUDA backend: checked against a plain version in double,
- * then timed.
+ * bench_attention_cuda.cu - attention of the CUDA backend: checked against a plain version in
+ * double, then timed.
  *
  *     bench_attention_cuda [check | quick] [time BATCHES]
  *
@@ -363,9 +363,9 @@ static struct outputs run_device(struct data *d, const struct shape *s, bool bac
         a.seqs = d->device.seqs;
         a.seqs.n = 1, a.seqs.q += b, a.seqs.k += b, a.seqs.klen += b;
         a.seqs.max_q = s->nq[b], a.seqs.max_k = s->nk[b];
-        attention_forward(&a, 0);
+        attention_forward(&a, {0, false});
     }
-    if (!single) attention_forward(&a, 0);
+    if (!single) attention_forward(&a, {0, false});
     CUDA(cudaGetLastError());
     if (backward)
         attention_backward(&d->device, d->device_d[0], d->device_d[1], d->device_d[2],
@@ -657,7 +657,7 @@ static struct timing time_kind(struct arena *m, enum kind kind, const std::vecto
     struct timing t;
     t.forward = time_calls(2 * m->SETS, [&](int i, cudaStream_t stream) {
         struct attention a = at(i);
-        attention_forward(&a, stream);
+        attention_forward(&a, {stream, true});
     });
     t.backward = time_calls(2 * m->SETS, [&](int i, cudaStream_t stream) {
         struct attention a = at(i);
@@ -785,8 +785,9 @@ static void time_decoding(void)
                 a.seqs.n = n, a.seqs.q = p[0], a.seqs.k = p[1], a.seqs.klen = p[2];
                 a.seqs.max_q = beam, a.seqs.max_k = 256;
                 a.seqs.causal = !cross, a.seqs.at = cross ? NULL : p[3];
-                double us = time_calls(
-                    CALLS, [&](int, cudaStream_t stream) { attention_forward(&a, stream); });
+                double us = time_calls(CALLS, [&](int, cudaStream_t stream) {
+                    attention_forward(&a, {stream, true});
+                });
                 printf(" %8.2f", us);
                 for (int32_t *x : p) CUDA(cudaFree(x));
             }

@@ -78,8 +78,9 @@ translate() {
     done
 }
 
-# sanitizer TOOL: the ops, the model and the trainer under compute-sanitizer
+# sanitizer TOOL: the ops, the model and the trainer under compute-sanitizer, kernel by kernel
 sanitizer() {
+    export HEED_CUDA_PLAIN=1
     for name in device ops golden golden_beam train; do
         run "$1_$name" 400 compute-sanitizer --tool "$1" $([ "$1" = memcheck ] && echo --report-api-errors no) --error-exitcode 9 bin/test_$name
         grep -E '=========' "$out/$1_$name.log" | head -15

@@ -96,4 +96,4 @@ sed 's/^>>..<< //' "$out/train.tsv" | LC_ALL=C awk -F '\t' -v hidden="$out/hidde
     END { exit found }' >&2
 rm "$out/hidden.txt"
 echo "$(wc -l <"$out/train.tsv") lines of training text, $(wc -c <"$out/train.tsv") bytes"
-wc -l "$out"/dev.*.src | head -n 8
+wc -l "$out"/dev.*.src

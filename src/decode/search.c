@@ -3,7 +3,7 @@
  *
  * Each hypothesis has a list of cache rows, one a position. When hypotheses part or end, the lists
  * are copied and the rows stay where they are. Position t of a batch takes rows
- * [t * rows, (t+1) * rows), so memory is touched only as far as outputs get.
+ * [t * rows, (t+1) * rows), so on a CPU memory is touched only as far as outputs get.
  */
 #include "decode/search.h"
 
@@ -16,10 +16,11 @@
 #include "text/pack.h"
 
 enum {
-    SOURCE_ROWS = 64, /* of a batch for each sentence, end marks included, ... */
-    SOURCE_MEAN = 32, /* ... or so many, where the caller says how many there are in all */
-    CACHE_ROWS = 128, /* positions for each hypothesis, at least those of one sentence */
-    EXTRA_LENGTH = 50 /* an output may be so much longer than its source (paper 6.1) */
+    SOURCE_ROWS = 64,      /* of a batch for each sentence, end marks included, ... */
+    SOURCE_MEAN = 32,      /* ... or so many, where the caller says how many there are in all */
+    CANDIDATES_MAX = 4096, /* that every device can find */
+    CACHE_ROWS = 128,      /* positions for each hypothesis, at least those of one sentence */
+    EXTRA_LENGTH = 50      /* an output may be so much longer than its source (paper 6.1) */
 };
 
 /* A sentence of the batch that is still open. */
@@ -144,8 +145,10 @@ static enum heed_status cache_open(struct search *s, struct heed_error *err)
     return status;
 }
 
-enum heed_status search_open(struct search **out, struct backend *be, const struct parameters *p,
-                             const struct search_options *o, struct heed_error *err)
+/* For so many sentences at once. */
+static enum heed_status search_make(struct search **out, struct backend *be,
+                                    const struct parameters *p, const struct search_options *o,
+                                    int sentences, struct heed_error *err)
 {
     const struct heed_config *c = &p->config;
     const struct beam_options *b = &o->beam;
@@ -154,14 +157,12 @@ enum heed_status search_open(struct search **out, struct backend *be, const stru
     s->be = be;
     s->p = p;
     s->o = *o;
-    int sentences = (o->rows ? o->rows : be->op->rows) / b->width;
-    if (o->batch_tokens) sentences = o->batch_tokens / SOURCE_MEAN;
-    sentences = max(sentences, 1);
     s->rows = sentences * b->width;
     s->source_rows =
         max(o->batch_tokens ? o->batch_tokens : sentences * SOURCE_ROWS, c->max_length);
     s->cached = max(s->rows * CACHE_ROWS, b->width * c->max_length);
     s->candidates = beam_candidates_max(b, c->max_length);
+    if (s->candidates > CANDIDATES_MAX) s->candidates = CANDIDATES_MAX;
     if (s->candidates > c->vocab_size) s->candidates = c->vocab_size;
     struct run_options r = {.rows_src = s->source_rows,
                             .rows_tgt = s->rows,
@@ -179,6 +180,17 @@ enum heed_status search_open(struct search **out, struct backend *be, const stru
     }
     *out = s;
     return HEED_OK;
+}
+
+/* A device may have less memory than it could make use of. */
+enum heed_status search_open(struct search **out, struct backend *be, const struct parameters *p,
+                             const struct search_options *o, struct heed_error *err)
+{
+    int rows = o->rows ? o->rows : be->op->rows;
+    int n = max(o->batch_tokens ? o->batch_tokens / SOURCE_MEAN : rows / o->beam.width, 1);
+    enum heed_status status = search_make(out, be, p, o, n, err);
+    for (; status == HEED_ENOMEM && n > 1; status = search_make(out, be, p, o, n, err)) n /= 2;
+    return status;
 }
 
 static void slot_close(struct slot *k)

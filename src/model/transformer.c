@@ -423,6 +423,7 @@ static struct step_shape step_shape(const struct run *r, const struct step *s, i
 {
     int longest = r->p->config.max_length, memory = (r->batch.max_src + 63) / 64 * 64;
     return (struct step_shape){.rows = step_rows(r, s->first[s->sentences]),
+                               .width = s->width,
                                .candidates = k,
                                .wants = s->wants,
                                .watch = s->watch,
@@ -456,13 +457,15 @@ static void step_ops(struct run *r, const struct pass *dec, const struct step_sh
 /* The record of such steps; NULL where there is no room for more. *before: there was one. */
 static struct step_record *record_find(struct run *r, const struct step_shape *shape, bool *before)
 {
+    struct step_record *x = NULL;
     *before = true;
     for (int i = 0; i < r->records; i++)
         if (!memcmp(&r->record[i].shape, shape, sizeof *shape)) return &r->record[i];
     *before = false;
-    if (r->records == STEP_RECORDS) return NULL;
-    struct step_record *x = &r->record[r->records++];
-    x->shape = *shape;
+    for (int i = 0; i < r->records && r->records == STEP_RECORDS && !x; i++)
+        if (!r->record[i].graph) x = &r->record[i];
+    if (!x && r->records < STEP_RECORDS) x = &r->record[r->records++];
+    if (x) *x = (struct step_record){.shape = *shape};
     return x;
 }
 
@@ -473,7 +476,8 @@ static void step_run(struct run *r, const struct pass *dec, const struct step_sh
     const struct ops *op = r->be->op;
     bool before = false;
     struct step_record *x = op->record ? record_find(r, shape, &before) : NULL;
-    if (before && !x->graph && op->record(r->be)) {
+    if (before && !x->tried && op->record(r->be)) {
+        x->tried = true;
         step_ops(r, dec, shape, in, pos, want);
         x->graph = op->recorded(r->be);
     }

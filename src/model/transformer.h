@@ -59,11 +59,12 @@ struct cache {
 /* What the ops of a step depend on, besides the numbers in memory; and the ops, on a device that
  * records them. */
 struct step_shape {
-    int rows, candidates, wants, watch, max_memory;
+    int rows, width, candidates, wants, watch, max_memory;
 };
 struct step_record {
     struct step_shape shape;
-    struct graph *graph; /* NULL: it came once only */
+    struct graph *graph; /* NULL: it came once only, or could not be recorded */
+    bool tried;
 };
 enum { STEP_RECORDS = 128 };
 
@@ -94,7 +95,7 @@ struct run {
     struct packed batch; /* pointers into ints */
     int32_t *ahead;      /* train: another one on the device, ... */
     struct packed next;  /* ... which comes after this one */
-    int32_t *iota;       /* host: 0, 1, 2, ...; [sentences+1] */
+    int32_t *iota;       /* host: 0, 1, 2, ...; [rows_tgt+1] */
     void *loss;          /* host: s.loss of the last batch */
     float *top;          /* on the device: the scores that a step found, behind them the ids ... */
     float *found;        /* ... and on the host, to come in one piece */

@@ -162,6 +162,7 @@ struct ops {
     /* The same beside the ops that are on their way, none of which may use dst; those that come
      * after wait for it. */
     void (*upload_ahead)(struct backend *be, void *dst, const void *src, size_t bytes);
+    /* dst, which must live until then, is there after sync */
     void (*download)(struct backend *be, void *dst, const void *src, size_t bytes);
     enum heed_status (*sync)(struct backend *be, struct heed_error *err);
     void (*close)(struct backend *be);

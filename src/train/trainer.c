@@ -237,6 +237,7 @@ struct heed_trainer *heed_trainer_open(struct heed_engine *e, const struct heed_
 void heed_trainer_free(struct heed_trainer *t)
 {
     if (!t) return;
+    if (t->run) t->be->op->sync(t->be, NULL); /* what is on its way back has a place here */
     batch_free(t->batches);
     validator_free(t->validator);
     log_free(t->log);

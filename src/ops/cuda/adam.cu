@@ -143,14 +143,14 @@ void cuda_adam(struct gpu *c, struct mat p, struct mat m, struct mat v, struct m
 /* ---- changes of type ---- */
 
 template <class T, class U, int W>
-static __global__ void cast_rows(rows<T> dst, rows<const U> src, int cols)
+static __global__ void cast_rows(rows<T> dst, rows<const U> src, size_t cols)
 {
     size_t row = blockIdx.y;
-    for (int col = (blockIdx.x * THREADS + threadIdx.x) * W; col < cols;
+    for (size_t col = (size_t)(blockIdx.x * THREADS + threadIdx.x) * W; col < cols;
          col += gridDim.x * THREADS * W) {
         float x[W];
-        load(x, src.at(row, col));
-        store(dst.at(row, col), x);
+        load(x, src.at(row, 0) + col);
+        store(dst.at(row, 0) + col, x);
     }
 }
 

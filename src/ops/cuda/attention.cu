@@ -35,18 +35,18 @@ static void check(const struct attention *a)
     (void)a;
 }
 
-void attention_forward(const struct attention *a, cudaStream_t stream)
+void attention_forward(const struct attention *a, struct chain chain)
 {
     check(a);
     if (!a->seqs.n || !a->seqs.max_q) return;
     bool half = a->q.type == TYPE_BF16, keys_half = a->k.type == TYPE_BF16;
     if (!fast_width(a) || !aligned_inputs(a) || (half && !keys_half))
-        attention_plain_forward(a, stream);
+        attention_plain_forward(a, chain.stream);
     else if (half && !a->seqs.at)
-        attention_tiles_forward(a, stream);
+        attention_tiles_forward(a, chain.stream);
     else
-        attention_rows_forward(a, stream);
-    if (a->weights.p) attention_weights(a, stream);
+        attention_rows_forward(a, chain);
+    if (a->weights.p) attention_weights(a, chain.stream);
 }
 
 void attention_backward(const struct attention *a, struct mat dq, struct mat dk, struct mat dv,

@@ -9,11 +9,10 @@
  */
 #ifndef HEED_OPS_CUDA_ATTENTION_H
 #define HEED_OPS_CUDA_ATTENTION_H
-#include <cuda_runtime.h>
-
+#include "ops/cuda/launch.h"
 #include "ops/ops.h"
 
-void attention_forward(const struct attention *a, cudaStream_t stream);
+void attention_forward(const struct attention *a, struct chain chain);
 void attention_backward(const struct attention *a, struct mat dq, struct mat dk, struct mat dv,
                         struct mat dout, cudaStream_t stream);
 

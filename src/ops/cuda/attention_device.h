@@ -15,6 +15,7 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include "ops/cuda/launch.h"
 #include "ops/drop.h"
 
 /* ---- dropout: drop.h with the part that all rows share done once, on the host ---- */
@@ -270,8 +271,7 @@ static inline void allow_shared(const void *kernel, int bytes)
 {
     cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                          cudaSharedmemCarveoutMaxShared);
-    if (bytes > 48 << 10)
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    shared_allow(kernel, bytes);
 }
 
 #endif

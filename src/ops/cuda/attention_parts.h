@@ -17,7 +17,7 @@ void attention_plain_backward(const struct attention *a, const struct gradients 
 void attention_weights(const struct attention *a, cudaStream_t stream); /* from lse */
 
 /* attention_rows.cu: widths 32, 64 and 128, keys and values in rows of 16 bytes */
-void attention_rows_forward(const struct attention *a, cudaStream_t stream);
+void attention_rows_forward(const struct attention *a, struct chain chain);
 
 /* attention_tiles.cu, attention_tiles_bwd.cu: the same widths in bf16, no table */
 void attention_tiles_forward(const struct attention *a, cudaStream_t stream);

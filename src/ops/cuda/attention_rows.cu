@@ -10,7 +10,6 @@
  */
 #include "ops/cuda/attention_device.h"
 #include "ops/cuda/attention_parts.h"
-#include "ops/cuda/chain.h"
 
 enum { WARPS = 4, AHEAD = 8 }; /* keys under way in each lane */
 
@@ -162,25 +161,25 @@ static __global__ void __launch_bounds__(WARPS * 32)
             own.sum == 0 ? -INFINITY : (own.top + log2f(own.sum)) * LN_2;
 }
 
-template <typename Q, typename K> static void launch(const struct attention *a, cudaStream_t stream)
+template <typename Q, typename K> static void launch(const struct attention *a, struct chain chain)
 {
     struct dropout drop = dropout_make(a->drop);
     int width = a->q.cols / a->heads;
     int grid = a->seqs.n * a->seqs.max_q * a->heads;
     if (width == 32)
-        chain_launch(forward<Q, K, 32>, grid, WARPS * 32, 0, stream, *a, drop);
+        chain_launch(forward<Q, K, 32>, grid, WARPS * 32, 0, chain, *a, drop);
     else if (width == 64)
-        chain_launch(forward<Q, K, 64>, grid, WARPS * 32, 0, stream, *a, drop);
+        chain_launch(forward<Q, K, 64>, grid, WARPS * 32, 0, chain, *a, drop);
     else
-        chain_launch(forward<Q, K, 128>, grid, WARPS * 32, 0, stream, *a, drop);
+        chain_launch(forward<Q, K, 128>, grid, WARPS * 32, 0, chain, *a, drop);
 }
 
-void attention_rows_forward(const struct attention *a, cudaStream_t stream)
+void attention_rows_forward(const struct attention *a, struct chain chain)
 {
     if (a->q.type == TYPE_BF16)
-        launch<bf16, bf16>(a, stream);
+        launch<bf16, bf16>(a, chain);
     else if (a->k.type == TYPE_BF16)
-        launch<float, bf16>(a, stream);
+        launch<float, bf16>(a, chain);
     else
-        launch<float, float>(a, stream);
+        launch<float, float>(a, chain);
 }

@@ -396,14 +396,6 @@ static int round16(int n)
 }
 
 /* The most shared memory that a block of this device may have. */
-static int shared_limit(void)
-{
-    int device = 0, bytes = 48 << 10;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    return bytes;
-}
-
 template <int D>
 static void launch(const struct attention *a, const struct gradients *g, cudaStream_t stream)
 {

@@ -302,6 +302,7 @@ void blas_run(struct gpu *c, const struct product *p)
 {
     struct blas *b = c->blas;
     struct shape s = shape_of(p);
+    cuda_check(c, cudaGetLastError()); /* of what was launched for it */
     if (!types_taken(p)) {
         cuda_refuse(c, "these types of numbers together");
         return;

@@ -198,15 +198,19 @@ static void op_linear(struct backend *be, struct mat y, struct mat x, struct mat
 
 static bool attention_taken(struct gpu *c, const struct attention *a)
 {
+    const struct seqs *s = &a->seqs;
+    int64_t longest = s->max_q > s->max_k ? s->max_q : s->max_k;
     bool good = a->q.type == TYPE_F32 || a->q.type == TYPE_BF16;
+    bool fits = s->n * longest * a->heads <= INT32_MAX; /* blocks of a launch */
     if (!good) cuda_refuse(c, "numbers other than f32 and bf16");
-    return good && a->seqs.n > 0;
+    if (!fits) cuda_refuse(c, "so many sentences of such lengths at once");
+    return good && fits && s->n > 0;
 }
 
 static void op_attend(struct backend *be, const struct attention *a)
 {
     struct gpu *c = begin(be, "attend", 2 * mat_bytes(a->q) + 2 * mat_bytes(a->k));
-    if (attention_taken(c, a)) attention_forward(a, c->stream);
+    if (attention_taken(c, a)) attention_forward(a, c->chain);
     end(c);
 }
 
@@ -313,12 +317,12 @@ struct graph {
 static bool op_record(struct backend *be)
 {
     struct gpu *c = gpu_of(be);
-    if (c->trace) return false;
-    c->op = "record";
+    if (c->trace || c->plain || c->failed.status) return false;
     cudaSetDevice(c->device);
-    cudaError_t e = cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal);
-    cuda_check(c, e);
-    return e == cudaSuccess;
+    if (cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess)
+        return true;
+    cudaGetLastError();
+    return false;
 }
 
 static struct graph *op_recorded(struct backend *be)
@@ -329,8 +333,10 @@ static struct graph *op_recorded(struct backend *be)
     cudaError_t e = cudaStreamEndCapture(c->stream, &graph);
     if (g && e == cudaSuccess) e = cudaGraphInstantiate(&g->exec, graph, 0);
     if (graph) cudaGraphDestroy(graph);
-    if (g && e == cudaSuccess) return g;
+    if (g && e == cudaSuccess && !c->failed.status) return g;
     cudaGetLastError();
+    c->failed.status = HEED_OK; /* the ops will run, and fail if they must */
+    if (g && g->exec) cudaGraphExecDestroy(g->exec);
     free(g);
     return NULL;
 }
@@ -421,7 +427,7 @@ static const struct ops table = {
 
 /* ---- open ---- */
 
-enum { OLDEST = 8 }; /* compute capability */
+enum { OLDEST = 8, HOPPER = 9 }; /* compute capability */
 
 static enum heed_status device_check(int device, struct heed_error *err)
 {
@@ -464,6 +470,8 @@ static enum heed_status device_open(struct gpu *c, struct heed_error *err)
     if (e == cudaSuccess) e = cudaEventCreateWithFlags(&c->sent, cudaEventDisableTiming);
     if (e != cudaSuccess) return open_failed(c->device, e, err);
     c->shared = (int)prop.sharedMemPerBlockOptin;
+    c->plain = getenv("HEED_CUDA_PLAIN") != NULL;
+    c->chain = {c->stream, prop.major >= HOPPER && !c->plain};
     snprintf(c->name, sizeof c->name, "cuda:%d (%.60s)", c->device, prop.name);
     return HEED_OK;
 }

@@ -2,7 +2,8 @@
  * cuda.h - inside the CUDA backend: one device, one stream, what the ops share.
  *
  * cuda.cu holds the table, memory.cu what moves between host and device, blas.cu the products that
- * cuBLASLt does; linear.cu, norm.cu, embed.cu, loss.cu, adam.cu and decode.cu the ops.
+ * cuBLASLt does, few.cu those of a few rows; linear.cu, norm.cu, embed.cu, loss.cu, adam.cu,
+ * decode.cu and attention.cu, with the kernels it chooses from, the ops.
  *
  * Every op puts its work on the stream and returns. It needs no memory but its operands and the
  * scratch block, which was there before the first op and belongs to one op at a time, as the
@@ -16,6 +17,7 @@
 #include <cuda_runtime.h>
 
 #include "base/error.h"
+#include "ops/cuda/launch.h"
 #include "ops/ops.h"
 
 enum {
@@ -49,6 +51,8 @@ struct gpu {
     int device;
     int shared; /* bytes of shared memory that a block may have */
     char name[80];
+    struct chain chain;        /* the stream, for kernels that may start early */
+    bool plain;                /* they may not, and nothing is recorded: see docs/reliability.md */
     cudaStream_t stream, side; /* side: uploads ahead, which the stream waits for by this event */
     cudaEvent_t sent;
     char *scratch;

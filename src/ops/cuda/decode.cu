@@ -103,10 +103,10 @@ static void put_run(struct gpu *c, struct mat cache, struct mat from, const int3
     rows<const U> source = rows_of<const U>(from);
     int blocks = ceiling(from.rows, WARPS);
     if (mat_wide(cache) && mat_wide(from))
-        chain_launch(put_rows<T, U, 8>, blocks, dim3(LANES, WARPS), 0, c->stream, to, source, at,
+        chain_launch(put_rows<T, U, 8>, blocks, dim3(LANES, WARPS), 0, c->chain, to, source, at,
                      from.rows, from.cols);
     else
-        chain_launch(put_rows<T, U, 1>, blocks, dim3(LANES, WARPS), 0, c->stream, to, source, at,
+        chain_launch(put_rows<T, U, 1>, blocks, dim3(LANES, WARPS), 0, c->chain, to, source, at,
                      from.rows, from.cols);
 }
 
@@ -273,18 +273,18 @@ void cuda_topk(struct gpu *c, struct mat logits, int k, const int32_t *want, int
     if (logits.type == TYPE_F32) {
         rows<const float> from = rows_of<const float>(logits);
         if (wide)
-            chain_launch(top_row<float, 8>, n, TOP_THREADS, 0, c->stream, from, cols, k, want,
-                         wants, score, id);
+            chain_launch(top_row<float, 8>, n, TOP_THREADS, 0, c->chain, from, cols, k, want, wants,
+                         score, id);
         else
-            chain_launch(top_row<float, 1>, n, TOP_THREADS, 0, c->stream, from, cols, k, want,
-                         wants, score, id);
+            chain_launch(top_row<float, 1>, n, TOP_THREADS, 0, c->chain, from, cols, k, want, wants,
+                         score, id);
     } else if (logits.type == TYPE_BF16) {
         rows<const bf16> from = rows_of<const bf16>(logits);
         if (wide)
-            chain_launch(top_row<bf16, 8>, n, TOP_THREADS, 0, c->stream, from, cols, k, want, wants,
+            chain_launch(top_row<bf16, 8>, n, TOP_THREADS, 0, c->chain, from, cols, k, want, wants,
                          score, id);
         else
-            chain_launch(top_row<bf16, 1>, n, TOP_THREADS, 0, c->stream, from, cols, k, want, wants,
+            chain_launch(top_row<bf16, 1>, n, TOP_THREADS, 0, c->chain, from, cols, k, want, wants,
                          score, id);
     } else {
         cuda_refuse(c, "numbers other than f32 and bf16");

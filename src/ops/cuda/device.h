@@ -9,8 +9,8 @@
 #define HEED_OPS_CUDA_DEVICE_H
 #include <cuda_bf16.h>
 
-#include "ops/cuda/chain.h"
 #include "ops/cuda/cuda.h"
+#include "ops/cuda/launch.h"
 #include "ops/drop.h"
 #include "ops/quant.h"
 

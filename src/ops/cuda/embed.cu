@@ -44,7 +44,7 @@ template <class T, class E, int V>
 static void embed_run(struct gpu *c, struct mat y, const int32_t *id, const int32_t *pos,
                       struct mat e, struct mat position, struct drop d, bool bytes)
 {
-    chain_launch(embed_rows<T, E, V>, ceiling(y.rows, WARPS), dim3(LANES, WARPS), 0, c->stream,
+    chain_launch(embed_rows<T, E, V>, ceiling(y.rows, WARPS), dim3(LANES, WARPS), 0, c->chain,
                  rows_of<T>(y), id, pos, rows_of<const E>(e), rows_of<const float>(position),
                  y.rows, y.cols, sqrtf((float)y.cols), bytes, drop_site(d));
 }

@@ -107,11 +107,8 @@ static void few_launch(struct gpu *c, struct mat y, struct mat x, struct mat w, 
 {
     size_t bytes = (size_t)R * x.cols * sizeof(float);
     dim3 grid(ceiling(y.cols, WARPS * N), ceiling(y.rows, R));
-    if (bytes > 40960)
-        cuda_check(c,
-                   cudaFuncSetAttribute(few_rows<W, R, N, HOW>,
-                                        cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    chain_launch(few_rows<W, R, N, HOW>, grid, THREADS, bytes, c->stream, rows_of<float>(y),
+    cuda_check(c, shared_allow((const void *)few_rows<W, R, N, HOW>, bytes));
+    chain_launch(few_rows<W, R, N, HOW>, grid, THREADS, bytes, c->chain, rows_of<float>(y),
                  rows_of<const float>(x), rows_of<const W>(w), (const float *)b.p, y.rows, y.cols,
                  x.cols, relu);
 }

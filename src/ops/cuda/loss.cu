@@ -108,9 +108,7 @@ static void xent_run(struct gpu *c, struct mat logits, const int32_t *target, fl
 {
     size_t bytes = (size_t)logits.cols * sizeof(T) + 16;
     bool keep = grad && bytes + 2048 <= (size_t)c->shared;
-    if (keep && bytes > 40960)
-        cuda_check(c, cudaFuncSetAttribute(
-                          xent_row<T, V>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    if (keep) cuda_check(c, shared_allow((const void *)xent_row<T, V>, bytes));
     xent_row<T, V><<<logits.rows, THREADS, keep ? bytes : 0, c->stream>>>(
         rows_of<T>(logits), target, rows_of<float>(loss), logits.cols, eps, grad, keep);
 }

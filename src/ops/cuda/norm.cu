@@ -109,7 +109,7 @@ template <class T, int N>
 static void norm_run(struct gpu *c, struct mat y, struct mat xhat, struct mat rstd, struct mat x,
                      struct mat r, struct mat g, struct mat b, struct drop d)
 {
-    chain_launch(norm_rows<T, N>, ceiling(y.rows, WARPS), dim3(LANES, WARPS), 0, c->stream,
+    chain_launch(norm_rows<T, N>, ceiling(y.rows, WARPS), dim3(LANES, WARPS), 0, c->chain,
                  rows_of<T>(y), rows_of<T>(xhat), rows_of<float>(rstd), rows_of<const T>(x),
                  rows_of<const T>(r), (const float *)g.p, (const float *)b.p, y.rows, y.cols,
                  drop_site(d));
