@@ -82,7 +82,7 @@ int cmd_attention(int argc, char **argv)
     const struct usage usage = {
         .command = "attention",
         .summary = "draw what a translation looked at",
-        .synopsis = "--model DIR [options] TEXT",
+        .synopsis = "[--model DIR] [options] TEXT",
         .about =
             "Translates TEXT and shows what each token of the translation gave to each of the\n"
             "source: a row for each token, a column for each of the source, the darker the more.",

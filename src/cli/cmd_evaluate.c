@@ -107,7 +107,7 @@ int cmd_evaluate(int argc, char **argv)
     const struct usage usage = {
         .command = "evaluate",
         .summary = "translate a test set and score the translation",
-        .synopsis = "--model DIR --src FILE --ref FILE [options]",
+        .synopsis = "[--model DIR] --src FILE --ref FILE [options]",
         .about = "Prints what heed translate and heed score would, less the translation: BLEU, "
                  "chrF and the\n"
                  "speed. Loading the model is not counted.",

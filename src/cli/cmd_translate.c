@@ -266,7 +266,7 @@ int cmd_translate(int argc, char **argv)
     const struct usage usage = {
         .command = "translate",
         .summary = "translate lines of text",
-        .synopsis = "--model DIR [options] [TEXT...] < SOURCE > TRANSLATION",
+        .synopsis = "[--model DIR] [options] [TEXT...] < SOURCE > TRANSLATION",
         .about =
             "Translates each TEXT or, without one, each line of standard input; a line out for\n"
             "every line in, or as many as --nbest says, the last of them empty where there are\n"

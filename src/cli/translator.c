@@ -19,7 +19,8 @@ void translator_options(struct translator *t, struct option *out)
 {
     struct heed_translate_options *o = &t->o;
     const struct option option[TRANSLATOR_OPTIONS] = {
-        {"model", "DIR", "the directory of a trained model", .string = &t->dir, .required = true},
+        {"model", "DIR", "the directory of a model (default: the one installed with heed)",
+         .string = &t->dir},
         {"to", "LANG", "the language to translate to, of a model of several", .string = &o->to},
         {"beam", "N", "hypotheses that live at once; 1: greedy", .integer = &o->beam, .min = 1,
          .max = 64},
@@ -72,6 +73,10 @@ static double now(void)
 int translator_open(struct translator *t)
 {
     struct heed_error err = {0};
+    if (!t->dir && !(t->dir = default_model(t->default_dir))) {
+        return cli_misuse("--model is missing, and no model came with heed: %s does not exist",
+                          t->default_dir);
+    }
     t->engine = heed_engine_open(t->device, t->threads, &err);
     if (t->engine) t->model = heed_model_load(t->engine, t->dir, weights_named(t->weights), &err);
     t->o.seed = (uint64_t)t->seed;

@@ -7,6 +7,7 @@
  */
 #ifndef HEED_CLI_TRANSLATOR_H
 #define HEED_CLI_TRANSLATOR_H
+#include "cli/default_model.h"
 #include "cli/options.h"
 #include "heed.h"
 
@@ -20,6 +21,7 @@ struct translator {
     int64_t seed;
     bool quiet;
     /* while open */
+    char default_dir[CLI_PATH_MAX];
     struct heed_engine *engine;
     struct heed_model *model;
     struct heed_session *session;
