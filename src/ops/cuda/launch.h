@@ -11,21 +11,6 @@
 #define HEED_OPS_CUDA_LAUNCH_H
 #include <cuda_runtime.h>
 
-/* What came before has ended; what comes next may be brought. */
-static __device__ __forceinline__ void chain_wait(void)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
-/* Asks for numbers that will be read; harmless wherever they are. */
-static __device__ __forceinline__ void chain_expect(const void *p)
-{
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
-}
-
 /* ---- shared memory ---- */
 
 /* Bytes that a block of the current device may have. */
@@ -51,6 +36,21 @@ static inline cudaError_t shared_allow(const void *kernel, size_t bytes)
 }
 
 /* ---- early ---- */
+
+/* What came before has ended; what comes next may be brought. */
+static __device__ __forceinline__ void chain_wait(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* Asks for numbers that will be read; harmless wherever they are. */
+static __device__ __forceinline__ void chain_expect(const void *p)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
 
 /* The order in which kernels are launched. */
 struct chain {
