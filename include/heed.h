@@ -301,6 +301,7 @@ HEED_API void heed_session_free(struct heed_session *s);
  * decoder (paper 3.2.3): the weights that produced it. */
 struct heed_attention {
     int layers, heads, targets, sources;
+    int telling;                               /* the layer that alignments are read from */
     const char *const *target, *const *source; /* tokens, end marks included */
     const float *weight;                       /* [layers][heads][targets][sources] */
 };

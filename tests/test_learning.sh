@@ -8,20 +8,9 @@ heed=${1:?usage: test_learning.sh PROGRAM}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-awk -v train="$dir/train.tsv" -v test="$dir/test.tsv" 'BEGIN {
-    srand(3)
-    while (lines < 10200) {
-        n = 2 + int(rand() * 7)
-        s = r = ""
-        for (i = 0; i < n; i++) {
-            c = substr("abcdefghijkl", 1 + int(rand() * 12), 1)
-            s = s (i ? " " : "") c
-            r = c (i ? " " : "") r
-        }
-        if (seen[s]++) continue
-        print s "\t" r > (lines++ < 10000 ? train : test)
-    }
-}'
+awk -v seed=3 -v lines=10200 -v longest=8 -f "$(dirname "$0")/reversals.awk" >"$dir/pairs"
+head -n 10000 "$dir/pairs" >"$dir/train.tsv"
+tail -n 200 "$dir/pairs" >"$dir/test.tsv"
 "$heed" vocab --size 280 --quiet --out "$dir/vocab.model" "$dir/train.tsv"
 "$heed" train --pairs "$dir/train.tsv" --vocab "$dir/vocab.model" --preset tiny --d-model 64 \
     --d-ff 128 --encoder-layers 2 --decoder-layers 2 --dropout 0 --attention-dropout 0 \

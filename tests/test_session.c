@@ -8,6 +8,7 @@
 #include <math.h>
 #include <pthread.h>
 
+#include "decode/align.h"
 #include "device.h"
 #include "heed.h"
 
@@ -315,6 +316,52 @@ static void test_alignment(void **state)
     heed_session_free(s);
 }
 
+/* Words of which each looks at another one are linked to that one, whatever tokens they are. */
+static void test_links(void **state)
+{
+    (void)state;
+    enum { WORDS = 3, TAG = 2 };
+    static const char *const word[] = {"Number", "comes", "Zahl"};
+    static const char *const whole = "Number comes Zahl";
+    static const int map[WORDS] = {2, 0, 1};
+    const struct heed_tokenizer *t = heed_model_tokenizer(model);
+    struct heed_error err = {0};
+    size_t start[WORDS + 1];
+    struct heed_ids ids = {0};
+    for (int i = 0; i < WORDS; i++) {
+        start[i] = ids.n;
+        must(heed_encode(t, word[i], strlen(word[i]), &ids, &err), &err);
+    }
+    size_t n = start[WORDS] = ids.n, stride = n + TAG;
+    assert_true(n > WORDS); /* some are of several tokens */
+    struct pieces p = {0};
+    int32_t tag[TAG] = {4, 5};
+    struct pieces_options o = {.longest = 39, .nbest = 1, .tag = {tag, TAG, 0}};
+    must(pieces_fill(&p, t, &o, &whole, 1, &err), &err);
+    assert_int_equal(p.src[0].n, stride);
+    p.out[0] = (struct translation){.ids = {malloc(n * sizeof *ids.v), n, 0},
+                                    .token_score = calloc(n, sizeof(float))};
+    memcpy(p.out[0].ids.v, ids.v, n * sizeof *ids.v);
+    float *attention = calloc(n * stride, sizeof *attention);
+    for (int w = 0; w < WORDS; w++)
+        for (size_t j = start[w]; j < start[w + 1]; j++)
+            attention[j * stride + TAG + start[map[w] + 1] - 1] = 1; /* the last of its tokens */
+    struct heed_result r = {0};
+    struct heed_alignment *a = NULL;
+    must(pieces_join(&p, t, 0, 0, &r, &err), &err);
+    assert_string_equal(r.text, whole);
+    must(align_text(&a, &p, t, 0, &attention, &r, &err), &err);
+    assert_int_equal(a->targets, WORDS);
+    for (int w = 0; w < WORDS; w++) assert_int_equal(a->link[w], map[w]);
+    free(a);
+    free((char *)r.text);
+    free((int32_t *)r.id);
+    free((float *)r.token_logp);
+    free(attention);
+    free(ids.v);
+    pieces_release(&p);
+}
+
 /* ---- attention ---- */
 
 /* Every row is a distribution over the source; a picture names the tokens. */
@@ -368,7 +415,8 @@ int main(void)
         cmocka_unit_test(test_threads),   cmocka_unit_test(test_nothing),
         cmocka_unit_test(test_long_text), cmocka_unit_test(test_wishes),
         cmocka_unit_test(test_lengths),   cmocka_unit_test(test_language),
-        cmocka_unit_test(test_alignment), cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_alignment), cmocka_unit_test(test_links),
+        cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

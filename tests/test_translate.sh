@@ -14,21 +14,9 @@ fail() {
     failures=$((failures + 1))
 }
 
-awk -v train="$dir/train.tsv" -v test="$dir/test" 'BEGIN {
-    srand(5)
-    while (lines < 3200) {
-        n = 2 + int(rand() * 9)
-        s = r = ""
-        for (i = 0; i < n; i++) {
-            c = substr("abcdefghijkl", 1 + int(rand() * 12), 1)
-            s = s (i ? " " : "") c
-            r = c (i ? " " : "") r
-        }
-        if (seen[s]++) continue
-        if (lines++ < 3000) print s "\t" r > train
-        else print s > test
-    }
-}'
+awk -v seed=5 -v lines=3200 -v longest=10 -f "$(dirname "$0")/reversals.awk" >"$dir/pairs"
+head -n 3000 "$dir/pairs" >"$dir/train.tsv"
+tail -n 200 "$dir/pairs" | cut -f 1 >"$dir/test"
 "$heed" vocab --size 280 --quiet --out "$dir/vocab" "$dir/train.tsv"
 "$heed" train --pairs "$dir/train.tsv" --vocab "$dir/vocab" --preset tiny --d-model 32 --d-ff 64 \
     --heads 2 --encoder-layers 1 --decoder-layers 1 --batch-tokens 512 --steps 200 --warmup 50 \

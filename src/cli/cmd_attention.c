@@ -14,7 +14,7 @@ struct attention {
     struct translator t;
     struct words texts;
     const char *tgt, *out;
-    int layer, head; /* from 1; 0: the last layer but one, the mean of the heads */
+    int layer, head; /* from 1; 0: the layer that tells most, the mean of the heads */
 };
 
 static int write_file(const char *path, const char *text)
@@ -29,7 +29,7 @@ static int show(const struct attention *c, const struct heed_attention *a)
 {
     struct heed_error err = {0};
     char *picture = NULL;
-    int layer = c->layer ? c->layer - 1 : a->layers > 1 ? a->layers - 2 : 0;
+    int layer = c->layer ? c->layer - 1 : a->telling;
     enum heed_picture kind = c->out ? HEED_PICTURE_SVG : HEED_PICTURE_TERMINAL;
     if (c->layer > a->layers) {
         return cli_misuse("--layer is %d, expected 1 to %d", c->layer, a->layers);

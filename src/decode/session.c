@@ -286,8 +286,14 @@ static float *mean_attention(const struct translation *t, size_t n, size_t sourc
     return mean;
 }
 
+/* The layer that tells best where words come from: the last but one (Garg et al. 2019). */
+static int telling_layer(const struct heed_config *c)
+{
+    return c->decoder_layers > 1 ? c->decoder_layers - 2 : 0;
+}
+
 /* What the tokens of the best translations of pieces [first, first + n) attended to: they are
- * given to the search once more. The last layer but one knows best (Garg et al. 2019). */
+ * given to the search once more. */
 static enum heed_status watch(struct heed_session *s, struct pieces *p, int first, int n,
                               float **attention, struct heed_error *err)
 {
@@ -304,7 +310,7 @@ static enum heed_status watch(struct heed_session *s, struct pieces *p, int firs
         if (ids.n > (size_t)c->max_length) ids.n = c->max_length;
         wish[i].prefix = ids;
     }
-    search_watch(s->search, c->decoder_layers > 1 ? c->decoder_layers - 2 : 0);
+    search_watch(s->search, telling_layer(c));
     if (!status) status = search_run(s->search, p->src + first, wish, n, out, err);
     search_watch(s->search, -1);
     for (int i = 0; i < n && !status; i++) {
@@ -418,6 +424,7 @@ static struct heed_attention *attention_make(const struct heed_config *c,
     const char **piece = (const char **)(a + 1);
     *a = (struct heed_attention){.layers = c->decoder_layers,
                                  .heads = c->heads,
+                                 .telling = telling_layer(c),
                                  .targets = targets,
                                  .sources = sources,
                                  .target = piece,
@@ -444,6 +451,9 @@ static enum heed_status attention_fill(struct heed_session *s, struct heed_atten
         search_watch(s->search, l);
         status = search_run(s->search, src, &wish, 1, out, err);
         search_watch(s->search, -1);
+        if (!status && !out[0].attention)
+            status =
+                error_set(err, HEED_ENUMERIC, "the model gives the translation no probability");
         for (int i = 0; i < a->targets && !status; i++)
             for (int h = 0; h < a->heads; h++)
                 memcpy(to + h * map + i * row, out[0].attention + ((size_t)i * a->heads + h) * row,

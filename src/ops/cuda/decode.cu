@@ -261,32 +261,24 @@ static __global__ void __launch_bounds__(TOP_THREADS)
     }
 }
 
+template <class T>
+static void top_run(struct gpu *c, struct mat logits, int k, const int32_t *want, int wants,
+                    float *score, int32_t *id)
+{
+    auto kernel = mat_wide(logits) ? top_row<T, 8> : top_row<T, 1>;
+    chain_launch(kernel, logits.rows, TOP_THREADS, 0, c->chain, rows_of<const T>(logits),
+                 logits.cols, k, want, wants, score, id);
+}
+
 void cuda_topk(struct gpu *c, struct mat logits, int k, const int32_t *want, int wants,
                float *score, int32_t *id)
 {
-    int n = logits.rows, cols = logits.cols;
-    bool wide = mat_wide(logits);
-    if (k > ROOM || k > cols) {
+    if (k > ROOM || k > logits.cols)
         cuda_refuse(c, "so large a k");
-        return;
-    }
-    if (logits.type == TYPE_F32) {
-        rows<const float> from = rows_of<const float>(logits);
-        if (wide)
-            chain_launch(top_row<float, 8>, n, TOP_THREADS, 0, c->chain, from, cols, k, want, wants,
-                         score, id);
-        else
-            chain_launch(top_row<float, 1>, n, TOP_THREADS, 0, c->chain, from, cols, k, want, wants,
-                         score, id);
-    } else if (logits.type == TYPE_BF16) {
-        rows<const bf16> from = rows_of<const bf16>(logits);
-        if (wide)
-            chain_launch(top_row<bf16, 8>, n, TOP_THREADS, 0, c->chain, from, cols, k, want, wants,
-                         score, id);
-        else
-            chain_launch(top_row<bf16, 1>, n, TOP_THREADS, 0, c->chain, from, cols, k, want, wants,
-                         score, id);
-    } else {
+    else if (logits.type == TYPE_F32)
+        top_run<float>(c, logits, k, want, wants, score, id);
+    else if (logits.type == TYPE_BF16)
+        top_run<bf16>(c, logits, k, want, wants, score, id);
+    else
         cuda_refuse(c, "numbers other than f32 and bf16");
-    }
 }
