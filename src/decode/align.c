@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/sentences.h"
 #include "text/tokenizer.h"
-#include "text/utf8.h"
 
 /* The tokens of a part on one side, and the word that each belongs to, or -1. */
 struct tokens {

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/sentences.h"
 #include "text/tokenizer.h"
-#include "text/utf8.h"
 
 enum {
     LONG_TEXT = 100,   /* tokens; a longer one of several sentences is not translated at once */

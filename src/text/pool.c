@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "base/utf8.h"
 #include "text/tokenizer.h"
-#include "text/utf8.h"
 
 #include <pthread.h>
 #include <stdlib.h>

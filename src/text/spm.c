@@ -15,7 +15,7 @@
 #include "text/spm.h"
 
 #include "base/error.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <string.h>

@@ -12,9 +12,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "text/input.h"
 #include "text/spm.h"
-#include "text/utf8.h"
 
 #include <algorithm>
 #include <cstdio>

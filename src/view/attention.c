@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "heed.h"
 
 static enum heed_status check(const struct heed_attention *a, int layer, int head,
@@ -43,21 +44,13 @@ static const char *label(const char *piece)
     return strncmp(piece, space, n) == 0 && piece[n] ? piece + n : piece;
 }
 
-/* Bytes of the character at s, of which well-formed text has 1 to 4. */
-static size_t character(const char *s)
-{
-    unsigned char c = (unsigned char)*s;
-    size_t n = c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4, have = 1;
-    while (have < n && ((unsigned char)s[have] & 0xc0) == 0x80) have++;
-    return have;
-}
-
 /* Columns of a terminal: Chinese, Japanese, Korean and full-width characters take two. */
 static int columns(const char *s)
 {
     int n = 0;
-    for (size_t k; *s; s += k) {
-        k = character(s);
+    for (size_t k, left = strlen(s); left; s += k, left -= k) {
+        k = utf8_char(s, left);
+        if (k == 0) k = 1; /* no character, but something will be shown */
         unsigned char c = (unsigned char)*s;
         n += c >= 0xe3 && c <= 0xed ? 2 : c == 0xef && (unsigned char)s[1] >= 0xbc ? 2 : 1;
     }

@@ -2,8 +2,8 @@
  * utf8.h - is this text well formed? Bytes from outside are looked at before SentencePiece sees
  * them.
  */
-#ifndef HEED_TEXT_UTF8_H
-#define HEED_TEXT_UTF8_H
+#ifndef HEED_BASE_UTF8_H
+#define HEED_BASE_UTF8_H
 #include <stdbool.h>
 #include <stddef.h>
 
