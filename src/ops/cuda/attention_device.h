@@ -18,36 +18,18 @@
 #include "ops/cuda/launch.h"
 #include "ops/drop.h"
 
-/* ---- dropout: drop.h with the part that all rows share done once, on the host ---- */
+/* ---- dropout: of a row only its key is kept, for many rows at a time ---- */
 
-struct dropout {
-    uint64_t base; /* a row's key is random_mix(base ^ row) */
-    uint32_t threshold;
-    float scale;
-};
-
-static inline struct dropout dropout_make(struct drop d)
+static __device__ __forceinline__ uint2 dropout_key(const struct drop_site &d, uint64_t row)
 {
-    struct drop_row r = drop_row(d, 0);
-    struct dropout out = {random_mix(random_mix(d.seed) ^ d.site), r.threshold, r.scale};
-    return out;
+    struct drop_row r = drop_site_row(d, row);
+    return make_uint2(r.key0, r.key1);
 }
 
-static __device__ __forceinline__ uint2 dropout_key(const struct dropout &d, uint64_t row)
+static __device__ __forceinline__ bool dropped(const struct drop_site &d, uint2 key, uint32_t col)
 {
-    uint64_t z = (d.base ^ row) + 0x9e3779b97f4a7c15ull;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    z ^= z >> 31;
-    return make_uint2((uint32_t)z, (uint32_t)(z >> 32));
-}
-
-static __device__ __forceinline__ bool dropped(const struct dropout &d, uint2 key, uint32_t col)
-{
-    uint32_t x = col * 0x9e3779b1u ^ key.x;
-    x = (x ^ x >> 16) * 0x21f0aaadu;
-    x = ((x ^ x >> 15) + key.y) * 0x735a2d97u;
-    return (x ^ x >> 15) < d.threshold;
+    struct drop_row r = {key.x, key.y, d.threshold, d.scale};
+    return drop_word(r, col) < r.threshold;
 }
 
 /* ---- sentences ---- */
@@ -225,6 +207,14 @@ static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&
                  "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* Two results side by side, rounded, as the left operand of a product over their columns. */
+static __device__ __forceinline__ void as_left(uint32_t (&to)[4], const float (&c)[4],
+                                               const float (&next)[4])
+{
+    to[0] = pack(c[0], c[1]), to[1] = pack(c[2], c[3]);
+    to[2] = pack(next[0], next[1]), to[3] = pack(next[2], next[3]);
 }
 
 /* Writes one warp's 16 rows of results, times up for rows g and down for rows g + 8, to rows

@@ -71,7 +71,7 @@ static __device__ int key_row(const struct attention &a, const struct sentence &
     return a.seqs.at ? a.seqs.at[s.k + j] : s.k + j;
 }
 
-static __device__ float factor(const struct dropout &d, uint2 key, int j)
+static __device__ float factor(const struct drop_site &d, uint2 key, int j)
 {
     return dropped(d, key, j) ? 0 : d.scale;
 }
@@ -94,7 +94,7 @@ static __device__ void set_rows(const struct mat &m, int row, int col, const flo
     for (int c = lane; c < width; c += 32) set(m, row, col + c, x[c] * scale);
 }
 
-static __global__ void forward(struct attention a, struct dropout drop)
+static __global__ void forward(struct attention a, struct drop_site drop)
 {
     __shared__ float sums[WARPS][HEAD_WIDTH_MAX], weight[WARPS][32];
     __shared__ int rows[WARPS][32];
@@ -149,7 +149,8 @@ static __device__ float2 weight_and_slope(const struct attention &a, const struc
     return make_float2(w, w * (dw - delta));
 }
 
-static __global__ void backward_queries(struct attention a, struct gradients g, struct dropout drop)
+static __global__ void backward_queries(struct attention a, struct gradients g,
+                                        struct drop_site drop)
 {
     __shared__ float sums[WARPS][HEAD_WIDTH_MAX], slope[WARPS][32];
     __shared__ int rows[WARPS][32];
@@ -177,7 +178,7 @@ static __global__ void backward_queries(struct attention a, struct gradients g, 
     set_rows(g.dq, row, p.head * p.dk, dq, p.dk, p.scale, lane);
 }
 
-static __global__ void backward_keys(struct attention a, struct gradients g, struct dropout drop)
+static __global__ void backward_keys(struct attention a, struct gradients g, struct drop_site drop)
 {
     __shared__ float dk_sums[WARPS][HEAD_WIDTH_MAX], dv_sums[WARPS][HEAD_WIDTH_MAX];
     __shared__ float weight[WARPS][32], slope[WARPS][32];
@@ -216,7 +217,7 @@ static int grid(const struct attention *a, int longest)
 
 void attention_plain_forward(const struct attention *a, cudaStream_t stream)
 {
-    forward<<<grid(a, a->seqs.max_q), WARPS * 32, 0, stream>>>(*a, dropout_make(a->drop));
+    forward<<<grid(a, a->seqs.max_q), WARPS * 32, 0, stream>>>(*a, drop_site(a->drop));
 }
 
 void attention_weights(const struct attention *a, cudaStream_t stream)
@@ -227,7 +228,7 @@ void attention_weights(const struct attention *a, cudaStream_t stream)
 void attention_plain_backward(const struct attention *a, const struct gradients *g,
                               cudaStream_t stream)
 {
-    struct dropout drop = dropout_make(a->drop);
+    struct drop_site drop = drop_site(a->drop);
     if (a->seqs.max_q)
         backward_queries<<<grid(a, a->seqs.max_q), WARPS * 32, 0, stream>>>(*a, *g, drop);
     if (a->seqs.max_k)

@@ -78,7 +78,7 @@ static __device__ __forceinline__ void merge(struct partial<N> &a, const struct 
 
 template <typename Q, typename K, int D>
 static __global__ void __launch_bounds__(WARPS * 32)
-    forward(struct attention a, struct dropout drop)
+    forward(struct attention a, struct drop_site drop)
 {
     const int N = 16 / sizeof(K), LANES = D / N, KEYS = 32 / LANES, PART = KEYS * AHEAD;
     __shared__ struct partial<N> others[WARPS][LANES];
@@ -163,7 +163,7 @@ static __global__ void __launch_bounds__(WARPS * 32)
 
 template <typename Q, typename K> static void launch(const struct attention *a, struct chain chain)
 {
-    struct dropout drop = dropout_make(a->drop);
+    struct drop_site drop = drop_site(a->drop);
     int width = a->q.cols / a->heads;
     int grid = a->seqs.n * a->seqs.max_q * a->heads;
     if (width == 32)

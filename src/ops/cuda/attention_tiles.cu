@@ -34,7 +34,7 @@ template <int D> struct query_tile {
 template <int D, int N>
 static __device__ __forceinline__ void attend_step(struct query_tile<D> &t, uint32_t keys,
                                                    uint32_t values, int j0,
-                                                   const struct dropout &drop, int lane,
+                                                   const struct drop_site &drop, int lane,
                                                    const struct lanes &l)
 {
     const float scale = LOG2_E / sqrtf((float)D);
@@ -85,8 +85,8 @@ static __device__ __forceinline__ void attend_step(struct query_tile<D> &t, uint
     }
 #pragma unroll
     for (int n = 0; n < N; n += 2) {
-        uint32_t w[4] = {pack(s[n][0], s[n][1]), pack(s[n][2], s[n][3]),
-                         pack(s[n + 1][0], s[n + 1][1]), pack(s[n + 1][2], s[n + 1][3])};
+        uint32_t w[4];
+        as_left(w, s[n], s[n + 1]);
 #pragma unroll
         for (int pair = 0; pair < D / 16; pair++) {
             uint32_t b[4];
@@ -101,7 +101,7 @@ static __device__ __forceinline__ void attend_step(struct query_tile<D> &t, uint
  * one part is read the next one comes. */
 template <int D, bool ALL>
 static __global__ void __launch_bounds__(MOST_WARPS * 32, D == 128 ? 1 : 2)
-    forward(struct attention a, struct cut cut, struct dropout drop)
+    forward(struct attention a, struct cut cut, struct drop_site drop)
 {
     extern __shared__ __align__(TILE_ALIGN) char shared[];
     int warp = threadIdx.x / 32 % cut.warps, group = threadIdx.x / 32 / cut.warps;
@@ -192,7 +192,7 @@ template <int D, bool ALL> static void launch(const struct attention *a, cudaStr
     int bytes = c.groups * (c.warps * 16 + (ALL ? 2 : 4) * c.keys) * D * 2;
     allow_shared((const void *)forward<D, ALL>, bytes);
     int grid = a->seqs.n * c.tiles * (a->heads / c.groups);
-    forward<D, ALL><<<grid, c.groups * c.warps * 32, bytes, stream>>>(*a, c, dropout_make(a->drop));
+    forward<D, ALL><<<grid, c.groups * c.warps * 32, bytes, stream>>>(*a, c, drop_site(a->drop));
 }
 
 void attention_tiles_forward(const struct attention *a, cudaStream_t stream)

@@ -3,8 +3,8 @@
  * 128. Nothing is added to memory that another block writes: two runs give the same bits.
  *
  * With w the weights, m their dropout factors and delta_i = dout_i . o_i:
- *     dv = (m w)T dout    ds = w (m (dout vT) - delta)    dq = ds k / sqrt(D)    dk = dsT q /
- * sqrt(D)
+ *     dv = (m w)T dout      ds = w (m (dout vT) - delta)
+ *     dq = ds k / sqrt(D)   dk = dsT q / sqrt(D)
  *
  * backward_keys: a group of warps has one head of some keys of a sentence, a warp 16 of them, and
  * goes over the queries with keys as rows, so that wT and dsT come out as left operands of dv and
@@ -102,8 +102,8 @@ static __device__ __forceinline__ void bring_queries(const struct room<D> &room,
                                                      const struct attention &a,
                                                      const struct gradients &g,
                                                      const struct heads &h, int nq, int first,
-                                                     int rows, const struct dropout &drop, int tid,
-                                                     int threads)
+                                                     int rows, const struct drop_site &drop,
+                                                     int tid, int threads)
 {
     const int chunks = D / 8;
     copy_tile<D>(shared_address(room.q), h.q, a.q.ld, first, rows, nq, tid, threads);
@@ -143,6 +143,26 @@ static __device__ __forceinline__ void bring_queries(const struct room<D> &room,
     }
 }
 
+/* s = a b and dw = c d, each of 16 rows with 16 rows of tiles, over their columns. */
+template <int D>
+static __device__ __forceinline__ void scores(float (&s)[2][4], float (&dw)[2][4], uint32_t a,
+                                              uint32_t b, uint32_t c, uint32_t d,
+                                              const struct lanes &l)
+{
+#pragma unroll
+    for (int step = 0; step < D / 16; step++) {
+        uint32_t x[4], y[4];
+        load_left(x, a, step, l);
+        load_right(y, b, step, l);
+        multiply(s[0], x, y[0], y[1]);
+        multiply(s[1], x, y[2], y[3]);
+        load_left(x, c, step, l);
+        load_right(y, d, step, l);
+        multiply(dw[0], x, y[0], y[1]);
+        multiply(dw[1], x, y[2], y[3]);
+    }
+}
+
 /* Weight and slope of one pair from its score and dout . v: on return s is the weight after
  * dropout less the factor 1 / (1 - p), and dw the slope. */
 static __device__ __forceinline__ void weigh(float &s, float &dw, float scale, float lse,
@@ -160,25 +180,14 @@ template <int D, bool WHOLE>
 static __device__ __forceinline__ void keys_step(float (&dk)[D / 8][4], float (&dv)[D / 8][4],
                                                  const struct room<D> &room,
                                                  const struct sentence &sentence, int key, int j0,
-                                                 int at, int i0, const struct dropout &drop,
+                                                 int at, int i0, const struct drop_site &drop,
                                                  int lane, const struct lanes &l)
 {
     const float scale = LOG2_E / sqrtf((float)D);
     uint32_t q = row_address<D>(room.q, at), dout = row_address<D>(room.dout, at);
     uint32_t k = row_address<D>(room.k, key), v = row_address<D>(room.v, key);
     float s[2][4] = {}, dw[2][4] = {};
-#pragma unroll
-    for (int step = 0; step < D / 16; step++) {
-        uint32_t x[4], y[4];
-        load_left(x, k, step, l);
-        load_right(y, q, step, l);
-        multiply(s[0], x, y[0], y[1]);
-        multiply(s[1], x, y[2], y[3]);
-        load_left(x, v, step, l);
-        load_right(y, dout, step, l);
-        multiply(dw[0], x, y[0], y[1]);
-        multiply(dw[1], x, y[2], y[3]);
-    }
+    scores<D>(s, dw, k, q, v, dout, l);
     /* Tiles away from the last key, the last query and the diagonal need no look at each pair. */
     bool inside =
         j0 + 16 <= sentence.nk && i0 + 16 <= sentence.nq && j0 + 15 <= i0 + sentence.ahead;
@@ -198,10 +207,9 @@ static __device__ __forceinline__ void keys_step(float (&dk)[D / 8][4], float (&
                       drop.scale);
             }
         }
-    uint32_t w[4] = {pack(s[0][0], s[0][1]), pack(s[0][2], s[0][3]), pack(s[1][0], s[1][1]),
-                     pack(s[1][2], s[1][3])};
-    uint32_t ds[4] = {pack(dw[0][0], dw[0][1]), pack(dw[0][2], dw[0][3]), pack(dw[1][0], dw[1][1]),
-                      pack(dw[1][2], dw[1][3])};
+    uint32_t w[4], ds[4];
+    as_left(w, s[0], s[1]);
+    as_left(ds, dw[0], dw[1]);
     if (WHOLE) {
         char *to = room.slopes + (key + lane / 4) * room.pitch + (at + lane % 4 * 2) * 2;
         *(uint32_t *)to = ds[0];
@@ -249,7 +257,7 @@ template <int D, bool WHOLE> struct bounds {
 
 template <int D, bool WHOLE>
 static __global__ void __launch_bounds__(bounds<D, WHOLE>::THREADS, bounds<D, WHOLE>::BLOCKS)
-    backward_keys(struct attention a, struct gradients g, struct cut cut, struct dropout drop)
+    backward_keys(struct attention a, struct gradients g, struct cut cut, struct drop_site drop)
 {
     extern __shared__ __align__(TILE_ALIGN) char shared[];
     int warp = threadIdx.x / 32 % cut.warps, group = threadIdx.x / 32 / cut.warps;
@@ -305,25 +313,14 @@ static __device__ __forceinline__ void queries_step(float (&dq)[D / 8][4],
                                                     const struct room<D> &room,
                                                     const struct query_facts (&f)[2],
                                                     const int (&seen)[2], int at, int key, int j0,
-                                                    const struct dropout &drop, int lane,
+                                                    const struct drop_site &drop, int lane,
                                                     const struct lanes &l)
 {
     const float scale = LOG2_E / sqrtf((float)D);
     uint32_t q = row_address<D>(room.q, at), dout = row_address<D>(room.dout, at);
     uint32_t k = row_address<D>(room.k, key), v = row_address<D>(room.v, key);
     float s[2][4] = {}, dw[2][4] = {};
-#pragma unroll
-    for (int step = 0; step < D / 16; step++) {
-        uint32_t x[4], y[4];
-        load_left(x, q, step, l);
-        load_right(y, k, step, l);
-        multiply(s[0], x, y[0], y[1]);
-        multiply(s[1], x, y[2], y[3]);
-        load_left(x, dout, step, l);
-        load_right(y, v, step, l);
-        multiply(dw[0], x, y[0], y[1]);
-        multiply(dw[1], x, y[2], y[3]);
-    }
+    scores<D>(s, dw, q, k, dout, v, l);
 #pragma unroll
     for (int n = 0; n < 2; n++)
 #pragma unroll
@@ -333,8 +330,8 @@ static __device__ __forceinline__ void queries_step(float (&dq)[D / 8][4],
             weigh(s[n][e], dw[n][e], scale, f[e / 2].lse, f[e / 2].delta, j < seen[e / 2], drop_it,
                   drop.scale);
         }
-    uint32_t ds[4] = {pack(dw[0][0], dw[0][1]), pack(dw[0][2], dw[0][3]), pack(dw[1][0], dw[1][1]),
-                      pack(dw[1][2], dw[1][3])};
+    uint32_t ds[4];
+    as_left(ds, dw[0], dw[1]);
 #pragma unroll
     for (int pair = 0; pair < D / 16; pair++) {
         uint32_t y[4];
@@ -346,7 +343,7 @@ static __device__ __forceinline__ void queries_step(float (&dq)[D / 8][4],
 
 template <int D>
 static __global__ void __launch_bounds__(PART_WARPS * 32)
-    backward_queries(struct attention a, struct gradients g, struct cut cut, struct dropout drop)
+    backward_queries(struct attention a, struct gradients g, struct cut cut, struct drop_site drop)
 {
     extern __shared__ __align__(TILE_ALIGN) char shared[];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, tid = threadIdx.x;
@@ -395,12 +392,11 @@ static int round16(int n)
     return (n + 15) / 16 * 16;
 }
 
-/* The most shared memory that a block of this device may have. */
 template <int D>
 static void launch(const struct attention *a, const struct gradients *g, cudaStream_t stream)
 {
     const struct seqs *s = &a->seqs;
-    struct dropout drop = dropout_make(a->drop);
+    struct drop_site drop = drop_site(a->drop);
     struct cut c;
     c.queries = round16(s->max_q), c.keys = round16(s->max_k);
     c.warps = (c.queries > c.keys ? c.queries : c.keys) / 16;
