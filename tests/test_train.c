@@ -532,7 +532,7 @@ static void test_same_curve(void **state)
     check_curve(&found, &cpu, "bf16", 0.05, 0.01);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schedule),
@@ -552,5 +552,6 @@ int main(void)
         cmocka_unit_test(test_same_curve),
     };
     device_or_skip();
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
