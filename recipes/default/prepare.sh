@@ -68,7 +68,10 @@ pairs() {
     pairs de 2 tatoeba news multi30k
     pairs zh 1 software games
     pairs zh 3 tatoeba
-} >"$out/train.tsv"
+} >"$out/ordered.tsv"
+# in an order of its own, the same each time: training shuffles only stretches of the text
+shuf --random-source=<(cat "$data"/en??/*.xz) "$out/ordered.tsv" >"$out/train.tsv"
+rm "$out/ordered.tsv"
 cat "$out/dropped.txt"
 
 # ---- development sets by direction: tagged sources and references ----

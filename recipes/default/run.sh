@@ -28,7 +28,7 @@ fi
 "$heed" train --device "$device" --pairs "$text/train.tsv" --vocab "$out/vocab.model" \
     --out "$out/model" --preset base --d-model 384 --d-ff 1536 --heads 6 --precision bf16 \
     --dropout 0.1 --attention-dropout 0.1 --ff-dropout 0.1 --max-length 256 \
-    --batch-tokens 25000 --lr 0.0015 --warmup 2000 --steps "${STEPS:-20000}" \
+    --batch-tokens 25000 --lr 0.0008 --warmup 4000 --clip 1 --steps "${STEPS:-20000}" \
     --save-every 500 --keep 8 --seed 1 --resume
 "$heed" average --out "$out/average" "$out"/model/checkpoints/step-*
 "$heed" quantize --weights int8 --out "$out/int8" "$out/average"

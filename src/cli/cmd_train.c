@@ -232,7 +232,10 @@ static int parse(struct train *t, int argc, char **argv)
         .command = "train",
         .summary = "train a translation model on parallel text",
         .synopsis = "--pairs FILE --vocab FILE --out DIR [options]",
-        .about = "Ctrl-C saves and says how to go on; a second Ctrl-C quits at once.",
+        .about =
+            "Text is shuffled by stretches of 64 MB, so mix a larger corpus of several sources\n"
+            "beforehand, as with shuf. Ctrl-C saves and says how to go on; a second Ctrl-C\n"
+            "quits at once.",
         .example =
             "  heed train --pairs train.tsv.gz --valid-pairs dev.tsv --vocab vocab.model \\\n"
             "      --preset small --steps 20000 --valid-every 1000 --out model",
