@@ -154,6 +154,7 @@ struct heed_train_options {
     float peak_lr;    /* 0: the paper's D^-0.5 * warmup^-0.5 */
     float beta1, beta2, epsilon;
     float label_smoothing;
+    float subword_dropout;      /* part of BPE's joins left out of the training text; 0: none */
     float clip;                 /* gradient norm; 0: no clipping */
     int64_t valid_every;        /* steps; 0: only at the end */
     bool valid_bleu;            /* translate the validation source and score it */

@@ -305,6 +305,37 @@ static void test_resume(void **state)
     assert_int_equal(x.after[x.n / 2].pool, 0);
 }
 
+/* Every cut of an epoch, by its own order. */
+static void record_sorted(struct tape *t, struct source s, int64_t epoch)
+{
+    s.o.start = (struct batch_cursor){.epoch = epoch};
+    record(t, &s, epoch + 1);
+    sort_pairs(t);
+    assert_int_equal(t->pairs, 300);
+}
+
+/* Subword dropout cuts each pair anew in every epoch, by its number and not by its pool. */
+static void test_subword_dropout(void **state)
+{
+    (void)state;
+    struct source one = source("ab", NULL), several = one;
+    one.o.subword_dropout = several.o.subword_dropout = 0.3f;
+    one.o.threads = 1;
+    several.o.pool_tokens = 700;
+    check_resume(one, 3);
+    check_resume(several, 3);
+    for (int64_t epoch = 0; epoch < 2; epoch++) {
+        record_sorted(&x, one, epoch);
+        record_sorted(&y, several, epoch);
+        assert_memory_equal(x.pair, y.pair, 300 * sizeof *x.pair);
+    }
+    record_sorted(&y, one, 0);
+    int same = 0;
+    for (int i = 0; i < 300; i++)
+        same += bsearch(&x.pair[i], y.pair, 300, sizeof *y.pair, print_compare) != NULL;
+    assert_true(same < 30);
+}
+
 /* Cursors that a run does not give, but a changed corpus may leave behind. */
 static void test_cursor_behind_the_end(void **state)
 {
@@ -592,6 +623,7 @@ int main(void)
         cmocka_unit_test(test_order_depends_on_seed_and_epoch_alone),
         cmocka_unit_test(test_buckets),
         cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_subword_dropout),
         cmocka_unit_test(test_cursor_behind_the_end),
         cmocka_unit_test(test_formats_give_equal_batches),
         cmocka_unit_test(test_counts),

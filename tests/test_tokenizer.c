@@ -5,6 +5,7 @@
 #include "text_files.h"
 
 #include "text/input.h"
+#include "text/subword.h"
 #include "text/tokenizer.h"
 
 #include <fcntl.h>
@@ -70,22 +71,69 @@ static char *file_bytes(const char *path, size_t *len)
     return data;
 }
 
-static void check_round_trip(const struct heed_tokenizer *t, struct encoder *e, const char *text,
-                             size_t len)
+/* All that turns text into ids. */
+enum { RATES = 10 };
+struct coders {
+    struct heed_tokenizer *t;
+    struct encoder *e;
+    struct subword *s[RATES]; /* of the rates 0, 0.1, ... */
+};
+
+static struct subword *subword(const struct heed_tokenizer *t, float rate)
 {
-    struct heed_ids ids = {0}, again = {0};
+    struct subword *s;
+    struct heed_error err = {0};
+    if (subword_new(&s, t, rate, &err)) fail_msg("%s", err.text);
+    return s;
+}
+
+static struct coders coders_load(void)
+{
+    struct coders c = {.t = load()};
+    c.e = encoder_new(c.t, NULL);
+    for (int i = 0; i < RATES; i++) c.s[i] = subword(c.t, (float)i / RATES);
+    return c;
+}
+
+static void coders_release(struct coders *c)
+{
+    for (int i = 0; i < RATES; i++) subword_free(c->s[i]);
+    encoder_free(c->e);
+    heed_tokenizer_free(c->t);
+}
+
+static void check_decodes(const struct heed_tokenizer *t, const struct heed_ids *ids,
+                          const char *text, size_t len)
+{
     char *back;
     size_t back_len;
-    assert_int_equal(heed_encode(t, text, len, &ids, NULL), HEED_OK);
-    assert_int_equal(heed_decode(t, ids.v, ids.n, &back, &back_len, NULL), HEED_OK);
+    assert_int_equal(heed_decode(t, ids->v, ids->n, &back, &back_len, NULL), HEED_OK);
     assert_int_equal(back_len, len);
     assert_memory_equal(back, text, len + 1);
-    assert_int_equal(encoder_run(e, text, len, &again, NULL), HEED_OK);
-    assert_int_equal(again.n, ids.n);
-    for (size_t i = 0; i < ids.n; i++) assert_int_equal(again.v[i], ids.v[i]);
+    free(back);
+}
+
+static void check_same(const struct heed_ids *a, const struct heed_ids *b)
+{
+    assert_int_equal(a->n, b->n);
+    for (size_t i = 0; i < a->n; i++) assert_int_equal(a->v[i], b->v[i]);
+}
+
+static void check_round_trip(const struct coders *c, const char *text, size_t len)
+{
+    struct heed_ids ids = {0}, again = {0};
+    assert_int_equal(heed_encode(c->t, text, len, &ids, NULL), HEED_OK);
+    check_decodes(c->t, &ids, text, len);
+    assert_int_equal(encoder_run(c->e, text, len, &again, NULL), HEED_OK);
+    check_same(&ids, &again);
+    for (int i = 0; i < RATES; i++) {
+        again.n = 0;
+        assert_int_equal(subword_run(c->s[i], text, len, len, &again, NULL), HEED_OK);
+        check_decodes(c->t, &again, text, len);
+        if (i == 0) check_same(&ids, &again);
+    }
     free(ids.v);
     free(again.v);
-    free(back);
 }
 
 static void test_vocabulary(void **state)
@@ -129,19 +177,20 @@ static void test_round_trip(void **state)
         "<0x41>",
         ">>de<< der",
         ">>de<<a",
+        "der>>zh<<>>de<<Hund >>d >>de<",
+        "runningrunningrunnerhundertdogthedogs",
         "e\u0301",
         "\u3000\u00a0",
         "\ufeffder",
         "x \x01\x7f y",
     };
-    struct heed_tokenizer *t = load();
-    struct encoder *e = encoder_new(t, NULL);
+    struct coders c = coders_load();
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < sizeof text / sizeof *text; i++)
-            check_round_trip(t, e, text[i], strlen(text[i]));
-    encoder_free(e);
+            check_round_trip(&c, text[i], strlen(text[i]));
+    coders_release(&c);
     encoder_free(NULL);
-    heed_tokenizer_free(t);
+    subword_free(NULL);
 }
 
 static void test_round_trip_of_real_text(void **state)
@@ -149,8 +198,7 @@ static void test_round_trip_of_real_text(void **state)
     (void)state;
     static const char *const file[] = {"multi30k/val.en", "multi30k/val.de", "multi30k/val.fr",
                                        "tatoeba/test.enzh.zh"};
-    struct heed_tokenizer *t = load();
-    struct encoder *e = encoder_new(t, NULL);
+    struct coders c = coders_load();
     int lines = 0;
     for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
         char path[128];
@@ -161,14 +209,13 @@ static void test_round_trip_of_real_text(void **state)
         if (input_open(&in, path, NULL)) continue;
         while (!input_line(in, &line, &len, NULL) && line) {
             char *copy = strndup(line, len);
-            check_round_trip(t, e, copy, len);
+            check_round_trip(&c, copy, len);
             free(copy);
             lines++;
         }
         input_free(in);
     }
-    encoder_free(e);
-    heed_tokenizer_free(t);
+    coders_release(&c);
     if (lines == 0) {
         print_message("no ../shared/data\n");
         skip();
@@ -198,6 +245,45 @@ static void test_encoder_forgets(void **state)
     heed_tokenizer_free(t);
 }
 
+/* The cut is a function of the number given, tags stay whole, and a rate leaves out as many joins
+ * as it says. */
+static void test_subword_dropout(void **state)
+{
+    (void)state;
+    enum { DRAWS = 2000 };
+    static const char text[] = ">>de<< running";
+    struct heed_tokenizer *t = load();
+    struct subword *s = subword(t, 0.2f), *other = subword(t, 0.2f), *high = subword(t, 0.999f);
+    struct heed_ids whole = {0}, a = {0}, b = {0};
+    size_t len = strlen(text);
+    int uncut = 0, characters = 0;
+    assert_int_equal(heed_encode(t, text, len, &whole, NULL), HEED_OK);
+    assert_int_equal(whole.n, 3);
+    for (uint64_t i = 0; i < DRAWS; i++) {
+        a.n = b.n = 0;
+        assert_int_equal(subword_run(s, text, len, i, &a, NULL), HEED_OK);
+        assert_int_equal(a.v[1], 3);
+        uncut += a.n == whole.n;
+        if (i % 2) assert_int_equal(subword_run(other, "der", 3, i, &b, NULL), HEED_OK);
+        b.n = 0;
+        assert_int_equal(subword_run(other, text, len, i, &b, NULL), HEED_OK);
+        check_same(&a, &b);
+        b.n = 0;
+        assert_int_equal(subword_run(high, text, len, i, &b, NULL), HEED_OK);
+        characters += b.n == 2 + strlen(" running");
+    }
+    /* seven joins make "_running" of its characters: 0.8^7, or a little more by other ways */
+    assert_in_range(uncut, DRAWS * 15 / 100, DRAWS * 40 / 100);
+    assert_in_range(characters, DRAWS * 97 / 100, DRAWS);
+    free(whole.v);
+    free(a.v);
+    free(b.v);
+    subword_free(s);
+    subword_free(other);
+    subword_free(high);
+    heed_tokenizer_free(t);
+}
+
 static void test_ill_formed_text(void **state)
 {
     (void)state;
@@ -209,8 +295,12 @@ static void test_ill_formed_text(void **state)
                        "\ufffd\ufffd";
     assert_int_equal(heed_encode(t, bad, sizeof bad - 1, &a, NULL), HEED_OK);
     assert_int_equal(heed_encode(t, good, strlen(good), &b, NULL), HEED_OK);
-    assert_int_equal(a.n, b.n);
-    assert_memory_equal(a.v, b.v, a.n * sizeof *a.v);
+    check_same(&a, &b);
+    struct subword *s = subword(t, 0);
+    b.n = 0;
+    assert_int_equal(subword_run(s, bad, sizeof bad - 1, 1, &b, NULL), HEED_OK);
+    check_same(&a, &b);
+    subword_free(s);
     free(a.v);
     free(b.v);
     heed_tokenizer_free(t);
@@ -316,6 +406,11 @@ static bool survive(const char *data, size_t len)
     if (!heed_encode(t, some, sizeof some - 1, &ids, NULL) &&
         !heed_decode(t, ids.v, ids.n, &text, &text_len, NULL))
         free(text);
+    struct subword *s;
+    if (!subword_new(&s, t, 0.5f, NULL)) {
+        assert_int_equal(subword_run(s, some, sizeof some - 1, len, &ids, NULL), HEED_OK);
+        subword_free(s);
+    }
     free(ids.v);
     heed_tokenizer_free(t);
     return true;
@@ -399,6 +494,49 @@ static void test_hostile_models(void **state)
                          18)); /* no marks */
 }
 
+/* The model with more fields behind it, parsed. */
+static struct heed_tokenizer *load_with(const char *extra, size_t n)
+{
+    size_t len;
+    char *data = file_bytes(at("model"), &len);
+    memcpy(data + len, extra, n);
+    struct heed_tokenizer *t = tokenizer_parse(data, len + n, "bytes", NULL);
+    assert_non_null(t);
+    free(data);
+    return t;
+}
+
+/* A piece with a tag inside is one that no text is cut into. */
+static void test_tags_join_nothing(void **state)
+{
+    (void)state;
+    static const char text[] = ">>de<< der";
+    struct heed_ids a = {0}, b = {0};
+    struct heed_tokenizer *t = load_with("\x0a\x10\x0a\x09\xe2\x96\x81>>de<<\x15\0\0\x7a\xc9", 18);
+    struct subword *s = subword(t, 0);
+    assert_int_equal(heed_encode(t, text, strlen(text), &a, NULL), HEED_OK);
+    assert_int_equal(subword_run(s, text, strlen(text), 1, &b, NULL), HEED_OK);
+    check_same(&a, &b);
+    free(a.v);
+    free(b.v);
+    subword_free(s);
+    heed_tokenizer_free(t);
+}
+
+static void test_subword_dropout_refuses(void **state)
+{
+    (void)state;
+    struct heed_error err = {0};
+    struct subword *s;
+    struct heed_tokenizer *t = load_with("\x1a\x02\x20\x01", 4); /* spaces are squeezed */
+    assert_int_equal(subword_new(&s, t, 0.1f, &err), HEED_EARG);
+    assert_non_null(strstr(err.text, "without normalization"));
+    heed_tokenizer_free(t);
+    t = load_with("\x0a\x08\x0a\x01\x7e\x15\0\0\0\0", 10); /* "~" is the best of all, and last */
+    assert_int_equal(subword_new(&s, t, 0.1f, &err), HEED_EARG);
+    heed_tokenizer_free(t);
+}
+
 /* Everything above with the standard streams in a file, which stays empty. */
 static void test_nothing_is_printed(void **state)
 {
@@ -427,12 +565,15 @@ int main(void)
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_round_trip_of_real_text),
         cmocka_unit_test(test_encoder_forgets),
+        cmocka_unit_test(test_subword_dropout),
         cmocka_unit_test(test_ill_formed_text),
         cmocka_unit_test(test_decode_refuses_wrong_ids),
         cmocka_unit_test(test_training_is_deterministic),
         cmocka_unit_test(test_training_errors),
         cmocka_unit_test(test_broken_models),
         cmocka_unit_test(test_hostile_models),
+        cmocka_unit_test(test_tags_join_nothing),
+        cmocka_unit_test(test_subword_dropout_refuses),
         cmocka_unit_test(test_nothing_is_printed),
     };
     return cmocka_run_group_tests(tests, setup, folder_remove);

@@ -158,13 +158,15 @@ static void test_schedule(void **state)
 static void test_threads_and_resume_are_exact(void **state)
 {
     (void)state;
-    for (int bf16 = 0; bf16 < 2; bf16++) {
+    enum { F32, BF16, SUBWORD_DROPOUT, KINDS };
+    for (int kind = 0; kind < KINDS; kind++) {
         char one[160], two[160], cut[160], file[3][192];
-        snprintf(one, sizeof one, "%s/one-%d", place.dir, bf16);
-        snprintf(two, sizeof two, "%s/two-%d", place.dir, bf16);
-        snprintf(cut, sizeof cut, "%s/cut-%d", place.dir, bf16);
+        snprintf(one, sizeof one, "%s/one-%d", place.dir, kind);
+        snprintf(two, sizeof two, "%s/two-%d", place.dir, kind);
+        snprintf(cut, sizeof cut, "%s/cut-%d", place.dir, kind);
         struct heed_train_options o = options(one);
-        o.precision = bf16 ? HEED_BF16 : HEED_F32;
+        o.precision = kind == BF16 ? HEED_BF16 : HEED_F32;
+        o.subword_dropout = kind == SUBWORD_DROPOUT ? 0.3f : 0;
         o.accumulate = 2;
         must_train(&o, 1);
         o.out = two;
@@ -183,8 +185,20 @@ static void test_threads_and_resume_are_exact(void **state)
     }
 }
 
-/* Another seed must give another model, or the test above shows nothing. */
-static void test_seed_matters(void **state)
+static void assert_other_file(const char *a, const char *b)
+{
+    char *x, *y;
+    size_t n, m;
+    assert_int_equal(file_read(a, 1 << 26, &x, &n, NULL), 0);
+    assert_int_equal(file_read(b, 1 << 26, &y, &m, NULL), 0);
+    assert_int_equal(n, m);
+    assert_memory_not_equal(x, y, n);
+    free(x);
+    free(y);
+}
+
+/* Another seed or rate must give another model, or the test above shows nothing. */
+static void test_seed_and_subword_dropout_matter(void **state)
 {
     (void)state;
     struct heed_train_options o = options(in_place("seed-1"));
@@ -192,13 +206,11 @@ static void test_seed_matters(void **state)
     o.out = in_place("seed-2");
     o.seed = 2;
     must_train(&o, 1);
-    char *x, *y;
-    size_t n, m;
-    assert_int_equal(file_read(in_place("seed-1/model.safetensors"), 1 << 26, &x, &n, NULL), 0);
-    assert_int_equal(file_read(in_place("seed-2/model.safetensors"), 1 << 26, &y, &m, NULL), 0);
-    assert_memory_not_equal(x, y, n);
-    free(x);
-    free(y);
+    assert_other_file(in_place("seed-1/model.safetensors"), in_place("seed-2/model.safetensors"));
+    o = options(in_place("subword"));
+    o.subword_dropout = 0.3f;
+    must_train(&o, 1);
+    assert_other_file(in_place("seed-1/model.safetensors"), in_place("subword/model.safetensors"));
 }
 
 static void assert_fails(const struct heed_train_options *o, enum heed_status status,
@@ -230,11 +242,20 @@ static void test_wrong_options(void **state)
     o.batch_tokens = 64;
     assert_fails(&o, HEED_EARG, "128 tokens");
     o.batch_tokens = 128;
+    o.subword_dropout = 0.1f;
+    assert_fails(&o, HEED_EARG, "subword dropout 0, found 0.1");
+    o.subword_dropout = 0;
     o.config.d_ff = 64;
     assert_fails(&o, HEED_EFORMAT, "d_ff");
     o = options(in_place("wrong"));
     o.beta2 = 1;
     assert_fails(&o, HEED_EARG, "beta2");
+    o = options(in_place("wrong"));
+    const float rates[] = {-0.1f, 1, NAN};
+    for (int i = 0; i < 3; i++) {
+        o.subword_dropout = rates[i];
+        assert_fails(&o, HEED_EARG, "subword dropout must be in [0, 1)");
+    }
 }
 
 /* A vocabulary of the same size gives every id another meaning. */
@@ -260,6 +281,24 @@ static void test_another_vocabulary(void **state)
     const char *dirs[] = {in_place("mine"), in_place("theirs")};
     assert_int_equal(heed_average(dirs, 2, in_place("mixed"), &err), HEED_EFORMAT);
     assert_non_null(strstr(err.text, "another vocabulary"));
+}
+
+/* Checkpoints that do not name the rate of subword dropout were trained without. */
+static void test_older_checkpoint(void **state)
+{
+    (void)state;
+    char command[256];
+    struct heed_train_options o = options(in_place("older"));
+    must_train(&o, 1);
+    snprintf(command, sizeof command, "sed -i /subword_dropout/d %s",
+             in_place("older/checkpoints/step-00000012/trainer.json"));
+    assert_int_equal(system(command), 0);
+    o.resume = true;
+    o.steps = 13;
+    o.subword_dropout = 0.1f;
+    assert_fails(&o, HEED_EARG, "subword dropout 0");
+    o.subword_dropout = 0;
+    must_train(&o, 1);
 }
 
 static void test_damaged_checkpoint(void **state)
@@ -537,8 +576,9 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schedule),
         cmocka_unit_test(test_threads_and_resume_are_exact),
-        cmocka_unit_test(test_seed_matters),
+        cmocka_unit_test(test_seed_and_subword_dropout_matter),
         cmocka_unit_test(test_wrong_options),
+        cmocka_unit_test(test_older_checkpoint),
         cmocka_unit_test(test_damaged_checkpoint),
         cmocka_unit_test(test_checkpoints_kept_and_averaged),
         cmocka_unit_test(test_patience),

@@ -204,6 +204,8 @@ static int parse(struct train *t, int argc, char **argv)
         {"epsilon", "X", "Adam", .number = &o->epsilon, .max = 1},
         {"label-smoothing", "X", "weight of the uniform part of the target",
          .number = &o->label_smoothing, .max = 0.99},
+        {"subword-dropout", "RATE", "joins of BPE left out of the training text, anew each epoch",
+         .number = &o->subword_dropout, .max = 0.99},
         {"clip", "NORM", "largest gradient norm; 0: no limit", .number = &o->clip, .max = 1e9},
         {"seed", "N", "the same seed and data give the same model", .integer64 = &t->seed,
          .max = huge},

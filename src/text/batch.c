@@ -6,9 +6,10 @@
  * Packing a batch is a copy of some hundred kilobytes, less than a thousandth of a training step,
  * and is done in batch_next itself.
  *
- * A corpus that is one pool is filled once; from then on both stages plan over that pool. The mutex
- * guards `ready`, `over` and what is counted; a stage belongs to the caller while it is ready and
- * to the thread while it is not; the rest of the producer's state is the thread's alone.
+ * A corpus that is one pool is filled once; from then on both stages plan over that pool, unless
+ * subword dropout cuts its text anew each epoch. The mutex guards `ready`, `over` and what is
+ * counted; a stage belongs to the caller while it is ready and to the thread while it is not; the
+ * rest of the producer's state is the thread's alone.
  *
  * A sentence longer than batch_tokens fits into no batch and drops its pair, like one longer than
  * max_length.
@@ -29,6 +30,10 @@
 static const size_t POOL_TOKENS = 16 << 20;
 /* What a token is of text, roughly, in any language: turns tokens into bytes. */
 enum { TOKEN_BYTES = 4 };
+
+/* In place of a pool's number: what is random is not the order of a pool but the cut of its text.
+ */
+static const uint64_t SUBWORD_SITE = UINT64_MAX;
 
 struct stage {
     struct pool *pool; /* one of batches.pool */
@@ -108,12 +113,13 @@ static enum heed_status stage_fill(struct batches *s, struct stage *g, struct he
     g->pool = s->whole;
     if (g->pool) return HEED_OK;
     g->pool = &s->pool[g - s->stage];
+    s->fill.random = random_at(s->o.seed, (uint64_t)s->epoch, SUBWORD_SITE);
     enum heed_status st = pool_fill(g->pool, s->pairs, &s->fill, err);
     if (st || atomic_load(&s->stop)) return st;
     counts_note(s, g->pool);
     if (!g->pool->last) return HEED_OK;
     if (s->complete && s->so_far.pairs == 0) return nothing_usable(s, err);
-    if (s->number == 0) s->whole = g->pool;
+    if (s->number == 0 && s->o.subword_dropout == 0) s->whole = g->pool;
     return HEED_OK;
 }
 
@@ -216,6 +222,7 @@ static void limits_set(struct batches *s)
         .text_bytes = tokens * TOKEN_BYTES,
         .longest = o->max_length < o->batch_tokens ? o->max_length : o->batch_tokens,
         .threads = o->threads,
+        .subword_dropout = o->subword_dropout,
         .stop = &s->stop,
     };
 }

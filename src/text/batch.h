@@ -5,9 +5,11 @@
  * the pool is shuffled, sorted into buckets of like length, cut into batches of at most
  * batch_tokens tokens on each side, and the batches are shuffled. A corpus that fits into one pool
  * is read and tokenized once and shuffled anew each epoch; a larger one streams, pool by pool, so
- * memory stays bounded. The order is a function of (seed, epoch, pool) alone, and the cursor names
- * a place in it, so that a resumed run sees exactly the batches it would have seen; it finds its
- * pool without tokenizing what lies before, because a pool is measured as text, four bytes a token.
+ * memory stays bounded, and so does one under subword dropout, which cuts the text of a pair as
+ * (seed, epoch, number of the pair in the corpus, side) tell. The order is a function of (seed,
+ * epoch, pool) alone, and the cursor names a place in it, so that a resumed run sees exactly the
+ * batches it would have seen; it finds its pool without tokenizing what lies before, because a pool
+ * is measured as text, four bytes a token.
  *
  * Call order: open, next..., free.
  */
@@ -29,8 +31,9 @@ struct batch_options {
                        * longer than batch_tokens */
     int threads;      /* for turning text into ids; 0: one a core; a few are enough */
     uint64_t seed;
-    bool shuffle;       /* training: shuffled and endless; else in file order, once */
-    size_t pool_tokens; /* both sides together; 0: the default */
+    float subword_dropout; /* in [0, 1); see subword.h */
+    bool shuffle;          /* training: shuffled and endless; else in file order, once */
+    size_t pool_tokens;    /* both sides together; 0: the default */
     struct batch_cursor start;
 };
 

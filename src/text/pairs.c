@@ -16,6 +16,7 @@ struct pairs {
     int file;               /* the one being read; n at the end */
     struct input *in, *in2; /* source or pairs, and target; NULL between files */
     int64_t lines;          /* taken from the file at hand */
+    int64_t taken;          /* from all files */
     struct pair at;
     bool held; /* at is the pair at hand */
 };
@@ -99,6 +100,7 @@ void pairs_rewind(struct pairs *p)
 {
     file_end(p);
     p->file = 0;
+    p->taken = 0;
     p->held = false;
 }
 
@@ -176,5 +178,11 @@ enum heed_status pairs_peek(struct pairs *p, struct pair *out, struct heed_error
 void pairs_take(struct pairs *p)
 {
     p->lines += p->held;
+    p->taken += p->held;
     p->held = false;
+}
+
+int64_t pairs_taken(const struct pairs *p)
+{
+    return p->taken;
 }

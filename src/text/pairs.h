@@ -22,6 +22,8 @@ enum heed_status pairs_open(struct pairs **out, const struct heed_corpus *c,
  * follows a second tab is ignored, and an empty line is an empty pair. */
 enum heed_status pairs_peek(struct pairs *p, struct pair *out, struct heed_error *err);
 void pairs_take(struct pairs *p);
+/* How many were taken: the number of the pair at hand, from 0. */
+int64_t pairs_taken(const struct pairs *p);
 /* Back to the first pair. */
 void pairs_rewind(struct pairs *p);
 /* The name of the first file, for errors about the corpus as a whole. */

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/utf8.h"
+#include "text/subword.h"
 #include "text/tokenizer.h"
 
 #include <pthread.h>
@@ -38,6 +39,13 @@ struct block {
     size_t bytes, bytes_cap;
     struct block_pair *pair;
     size_t n, cap;
+    int64_t first; /* the number of the first pair in the corpus */
+};
+
+/* What turns text into ids, one thread's: one of the two. */
+struct worker {
+    struct encoder *encoder;
+    struct subword *subword; /* subword_dropout */
 };
 
 /* A share of a block, worked on by one thread. */
@@ -45,7 +53,7 @@ struct share {
     const struct block *block;
     const struct pool_options *o;
     size_t from, to; /* pairs of the block */
-    struct encoder *encoder;
+    struct worker worker;
     struct heed_ids ids;    /* the result, as in a pool */
     struct pool_pair *pair; /* [to - from] */
     size_t n;
@@ -95,6 +103,7 @@ static enum heed_status block_read(struct block *b, struct pairs *in, const stru
                                    size_t *used, bool *full, bool *last, struct heed_error *err)
 {
     b->bytes = b->n = 0;
+    b->first = pairs_taken(in);
     size_t end = *used + BLOCK_BYTES;
     struct pair x;
     while (*used < end && !atomic_load(o->stop)) {
@@ -116,20 +125,26 @@ static bool blank(const char *text, size_t len)
     return true;
 }
 
-/* Appends one side to s->ids; *tokens is -1 where it is too long. */
-static enum heed_status side_encode(struct share *s, const char *text, size_t len, int *tokens)
+/* Appends one side to s->ids; *tokens is -1 where it is too long. random is that of this side of
+ * this pair. */
+static enum heed_status side_encode(struct share *s, const char *text, size_t len, uint64_t random,
+                                    int *tokens)
 {
     *tokens = -1;
     if (len / TOKEN_BYTES_MAX > (size_t)s->o->longest) return HEED_OK;
     size_t before = s->ids.n;
-    enum heed_status st = encoder_run(s->encoder, text, len, &s->ids, &s->err);
+    enum heed_status st = s->worker.subword
+                              ? subword_run(s->worker.subword, text, len, random, &s->ids, &s->err)
+                              : encoder_run(s->worker.encoder, text, len, &s->ids, &s->err);
     size_t n = s->ids.n - before;
     if (!st && n < (size_t)s->o->longest) *tokens = (int)n;
     return st;
 }
 
-static enum heed_status pair_encode(struct share *s, const struct block_pair *x)
+static enum heed_status pair_encode(struct share *s, size_t i)
 {
+    const struct block_pair *x = &s->block->pair[i];
+    uint64_t number = (uint64_t)s->block->first + i;
     const char *src = s->block->text + x->at, *tgt = src + x->src_len;
     if (blank(src, x->src_len) || blank(tgt, x->tgt_len)) {
         s->counts.empty++;
@@ -137,8 +152,10 @@ static enum heed_status pair_encode(struct share *s, const struct block_pair *x)
     }
     size_t at = s->ids.n;
     int src_n, tgt_n = -1;
-    enum heed_status st = side_encode(s, src, x->src_len, &src_n);
-    if (!st && src_n >= 0) st = side_encode(s, tgt, x->tgt_len, &tgt_n);
+    enum heed_status st =
+        side_encode(s, src, x->src_len, random_at(s->o->random, number, 0), &src_n);
+    if (!st && src_n >= 0)
+        st = side_encode(s, tgt, x->tgt_len, random_at(s->o->random, number, 1), &tgt_n);
     if (st) return st;
     if (src_n > 0 && tgt_n > 0) {
         s->pair[s->n++] = (struct pool_pair){at, src_n, tgt_n};
@@ -158,7 +175,7 @@ static void *share_run(void *arg)
 {
     struct share *s = arg;
     for (size_t i = s->from; i < s->to && !s->status && !atomic_load(s->o->stop); i++)
-        s->status = pair_encode(s, &s->block->pair[i]);
+        s->status = pair_encode(s, i);
     return NULL;
 }
 
@@ -215,15 +232,28 @@ static void shares_run(struct share *share, int n)
     }
 }
 
-/* A crew has an encoder for each of its threads, which gets faster with every block. */
+/* A crew keeps its workers from block to block; an encoder gets faster with every one. */
 struct crew {
-    struct encoder *encoder[THREADS_MAX];
+    struct worker worker[THREADS_MAX];
     int n;
 };
 
 static void crew_release(struct crew *c)
 {
-    for (int i = 0; i < c->n; i++) encoder_free(c->encoder[i]);
+    for (int i = 0; i < c->n; i++) {
+        encoder_free(c->worker[i].encoder);
+        subword_free(c->worker[i].subword);
+    }
+}
+
+static enum heed_status worker_init(struct worker *w, const struct pool_options *o,
+                                    struct heed_error *err)
+{
+    *w = (struct worker){0};
+    if (o->subword_dropout > 0)
+        return subword_new(&w->subword, o->tokenizer, o->subword_dropout, err);
+    w->encoder = encoder_new(o->tokenizer, err);
+    return w->encoder ? HEED_OK : HEED_ENOMEM;
 }
 
 static enum heed_status crew_init(struct crew *c, const struct pool_options *o,
@@ -232,9 +262,10 @@ static enum heed_status crew_init(struct crew *c, const struct pool_options *o,
     long wanted = o->threads ? o->threads : sysconf(_SC_NPROCESSORS_ONLN);
     int n = wanted < 1 ? 1 : wanted < THREADS_MAX ? (int)wanted : THREADS_MAX;
     for (c->n = 0; c->n < n; c->n++) {
-        if (!(c->encoder[c->n] = encoder_new(o->tokenizer, err))) {
+        enum heed_status st = worker_init(&c->worker[c->n], o, err);
+        if (st) {
             crew_release(c);
-            return HEED_ENOMEM;
+            return st;
         }
     }
     return HEED_OK;
@@ -251,7 +282,7 @@ static enum heed_status block_encode(struct pool *p, const struct block *b, cons
         size_t to = from, end = b->bytes / (size_t)n * (size_t)(made + 1);
         while (to < b->n && (made == n - 1 || b->pair[to].at < end)) to++;
         st = share_init(&share[made], b, o, from, to, err);
-        share[made].encoder = crew->encoder[made];
+        share[made].worker = crew->worker[made];
         from = to;
     }
     if (!st) shares_run(share, n);

@@ -33,6 +33,8 @@ struct pool_options {
     size_t text_bytes;       /* a pool ends before the line that would go past this */
     int longest;             /* tokens of a sentence, its mark included */
     int threads;             /* at most so many; 0: one a core */
+    float subword_dropout;   /* see subword.h; 0: none */
+    uint64_t random;         /* for that; with the number of a pair it decides how this is cut */
     const atomic_bool *stop; /* true: come back soon, with whatever there is */
 };
 

@@ -18,6 +18,7 @@
 #include "base/utf8.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The library builds its tries with a recursion as deep as the longest piece. */
@@ -92,9 +93,10 @@ static bool space_inside(const char *piece, size_t n)
 }
 
 /* NULL, or what is wrong with one piece. */
-static const char *piece_check(struct wire w, struct facts *facts)
+static const char *piece_read(struct wire w, struct spm_piece *p)
 {
     struct field f;
+    *p = (struct spm_piece){.text = "", .kind = SPM_NORMAL};
     while (w.left > 0) {
         if (!field_read(&w, &f)) return "a piece that is no message";
         if (f.number == 1) {
@@ -102,12 +104,14 @@ static const char *piece_check(struct wire w, struct facts *facts)
                 return "a piece that is empty or too long";
             if (!utf8_valid((const char *)f.bytes.at, f.bytes.left))
                 return "a piece that is not UTF-8";
-            facts->space_inside |= space_inside((const char *)f.bytes.at, f.bytes.left);
+            p->text = (const char *)f.bytes.at;
+            p->len = f.bytes.left;
         } else if (f.number == 2) {
             uint32_t bits = (uint32_t)f.value;
-            float score;
-            memcpy(&score, &bits, sizeof score);
-            if (f.type != WORD32 || !isfinite(score)) return "a piece with a wrong score";
+            memcpy(&p->score, &bits, sizeof p->score);
+            if (f.type != WORD32 || !isfinite(p->score)) return "a piece with a wrong score";
+        } else if (f.number == 3) {
+            p->kind = (int)f.value;
         }
     }
     return NULL;
@@ -175,9 +179,13 @@ static const char *trainer_check(struct wire w, struct facts *facts)
 static const char *part_check(const struct field *f, struct facts *facts)
 {
     struct facts ignored;
+    struct spm_piece piece;
+    const char *wrong;
     switch (f->number) {
     case 1:
-        return piece_check(f->bytes, facts);
+        wrong = piece_read(f->bytes, &piece);
+        facts->space_inside |= space_inside(piece.text, piece.len);
+        return wrong;
     case 2:
         return trainer_check(f->bytes, facts);
     case 3:
@@ -215,5 +223,18 @@ enum heed_status spm_check(const char *data, size_t len, const char *name, bool 
                          name);
     *words_alone = facts.bpe && facts.prefix && facts.escape && !facts.space_behind &&
                    !facts.squeeze && !facts.table && !facts.space_inside;
+    return HEED_OK;
+}
+
+enum heed_status spm_pieces(const char *data, size_t len, struct spm_piece **out, int n,
+                            struct heed_error *err)
+{
+    struct wire w = {(const unsigned char *)data, len};
+    struct field f;
+    struct spm_piece *piece = malloc((size_t)n * sizeof *piece);
+    if (!piece) return error_memory(err, (size_t)n * sizeof *piece, "the pieces of a vocabulary");
+    for (int i = 0; i < n && field_read(&w, &f);)
+        if (f.number == 1) piece_read(f.bytes, &piece[i++]);
+    *out = piece;
     return HEED_OK;
 }

@@ -1,5 +1,6 @@
 /*
- * spm.h - is this a SentencePiece model that can be handed to the library without harm?
+ * spm.h - is this a SentencePiece model that can be handed to the library without harm? And its
+ * pieces.
  */
 #ifndef HEED_TEXT_SPM_H
 #define HEED_TEXT_SPM_H
@@ -14,6 +15,19 @@ extern "C" {
  * those of its words one after another. */
 enum heed_status spm_check(const char *data, size_t len, const char *name, bool *words_alone,
                            struct heed_error *err);
+
+enum { SPM_NORMAL = 1, SPM_TAG = 4, SPM_UNUSED = 5, SPM_BYTE = 6 };
+
+struct spm_piece {
+    const char *text; /* not terminated */
+    size_t len;
+    float score;
+    int kind; /* one of the above, or a mark */
+};
+
+/* The n pieces of a model that passed spm_check, by id, malloced; their texts are in data. */
+enum heed_status spm_pieces(const char *data, size_t len, struct spm_piece **out, int n,
+                            struct heed_error *err);
 
 #ifdef __cplusplus
 }

@@ -162,7 +162,8 @@ static char *progress_format(const struct progress *p)
 {
     char seed[24]; /* as text: a 64-bit seed does not fit a JSON number everywhere */
     snprintf(seed, sizeof seed, "%" PRIu64, p->seed);
-    json_t *j = json_pack("{ss ss}", "seed", seed, "precision", precision_name(p->precision));
+    json_t *j = json_pack("{ss ss sf}", "seed", seed, "precision", precision_name(p->precision),
+                          "subword_dropout", (double)p->subword_dropout);
     bool good = j;
     for (int i = 0; good && i < FIELDS; i++)
         good = json_object_set_new(j, FIELD[i].key,
@@ -177,11 +178,13 @@ static enum heed_status progress_parse(struct progress *p, const char *text, siz
 {
     json_error_t why;
     const char *seed, *precision;
+    double subword_dropout = 0; /* checkpoints from before there was any do not name it */
     struct progress r = {0};
     json_t *j = json_loadb(text, len, 0, &why);
     if (!j) return error_set(err, HEED_EFORMAT, "%s is not JSON: %s", path, why.text);
     enum heed_status s = HEED_OK;
-    if (json_unpack_ex(j, &why, 0, "{ss ss}", "seed", &seed, "precision", &precision))
+    if (json_unpack_ex(j, &why, 0, "{ss ss s?F}", "seed", &seed, "precision", &precision,
+                       "subword_dropout", &subword_dropout))
         s = error_set(err, HEED_EFORMAT, "%s: %s", path, why.text);
     for (int i = 0; !s && i < FIELDS; i++)
         if (!field_parse(&FIELD[i], (char *)&r + FIELD[i].offset, json_object_get(j, FIELD[i].key)))
@@ -189,6 +192,7 @@ static enum heed_status progress_parse(struct progress *p, const char *text, siz
                           FIELD[i].key);
     if (!s) {
         r.seed = strtoull(seed, NULL, 10);
+        r.subword_dropout = (float)subword_dropout;
         r.precision = strcmp(precision, "bf16") ? HEED_F32 : HEED_BF16;
         *p = r;
     }

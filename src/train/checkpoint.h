@@ -32,9 +32,10 @@ struct progress {
     bool best_is_bleu;
     int64_t best_step; /* 0: none yet */
     int stale;         /* validations since then */
-    /* what the order of the data depends on; a run resumed with others would be another run */
+    /* what the data and their order depend on; a run resumed with others would be another run */
     uint64_t seed;
     int batch_tokens, accumulate;
+    float subword_dropout;
     enum heed_precision precision;
 };
 

@@ -96,6 +96,9 @@ static enum heed_status check_options(const struct heed_train_options *o, struct
     if (!(o->label_smoothing >= 0 && o->label_smoothing < 1))
         return error_set(err, HEED_EARG, "label smoothing must be in [0, 1), found %g",
                          (double)o->label_smoothing);
+    if (!(o->subword_dropout >= 0 && o->subword_dropout < 1))
+        return error_set(err, HEED_EARG, "subword dropout must be in [0, 1), found %g",
+                         (double)o->subword_dropout);
     if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1))
         return error_set(err, HEED_EARG, "beta1 and beta2 must be in [0, 1), found %g and %g",
                          (double)o->beta1, (double)o->beta2);
@@ -147,6 +150,9 @@ static enum heed_status check_same_run(const struct heed_trainer *t, const struc
         return error_set(
             err, HEED_EARG, "%s was trained with %d batches of %d tokens a step, found %d of %d",
             o->out, found->accumulate, found->batch_tokens, o->accumulate, o->batch_tokens);
+    if (found->subword_dropout != o->subword_dropout)
+        return error_set(err, HEED_EARG, "%s was trained with subword dropout %g, found %g", o->out,
+                         (double)found->subword_dropout, (double)o->subword_dropout);
     if (found->precision != o->precision)
         return error_set(err, HEED_EARG, "%s was trained in %s precision, found %s", o->out,
                          precision_name(found->precision), precision_name(o->precision));
@@ -170,6 +176,7 @@ static enum heed_status open_state(struct heed_trainer *t, struct heed_error *er
         t->at = (struct progress){.seed = o->seed,
                                   .batch_tokens = o->batch_tokens,
                                   .accumulate = o->accumulate,
+                                  .subword_dropout = o->subword_dropout,
                                   .precision = o->precision};
         return parameters_init(t->p, o->seed, err);
     }
@@ -191,6 +198,7 @@ static enum heed_status open_data(struct heed_trainer *t, struct heed_error *err
                               .max_length = o->config.max_length,
                               .threads = t->threads,
                               .seed = o->seed,
+                              .subword_dropout = o->subword_dropout,
                               .shuffle = true,
                               .start = t->at.cursor};
     struct validator_options v = {.corpus = o->valid,
