@@ -147,6 +147,30 @@ static __device__ inline int key_id(key k)
     return (int)(0xffffffffu - (uint32_t)k);
 }
 
+/* Sorts the keys of the first n threads, n a power of two, the largest first, into v. Neighbours of
+ * a warp change places by themselves, others by way of v. */
+static __device__ inline void sort_threads(key *v, key mine, int n)
+{
+    int self = threadIdx.x;
+    for (int size = 2; size <= n; size *= 2)
+        for (int step = size / 2; step > 0; step /= 2) {
+            key other;
+            if (step < LANES) {
+                other = __shfl_xor_sync(ALL_LANES, mine, step);
+            } else {
+                __syncthreads();
+                v[self] = mine;
+                __syncthreads();
+                other = v[self ^ step];
+            }
+            bool larger = ((self & size) == 0) == ((self & step) == 0);
+            mine = (other > mine) == larger ? other : mine;
+        }
+    __syncthreads();
+    v[self] = mine;
+    __syncthreads();
+}
+
 /* Sorts v[n], n a power of two, the largest first. */
 static __device__ inline void sort_keys(key *v, int n)
 {
@@ -223,9 +247,8 @@ static __global__ void __launch_bounds__(TOP_THREADS)
             mine = other > mine ? other : mine;
         }
     }
-    v[threadIdx.x] = mine;
     if (threadIdx.x == 0) found = 0;
-    sort_keys(v, TOP_THREADS);
+    sort_threads(v, mine, TOP_THREADS);
     key bound = k <= TOP_THREADS ? v[k - 1] : 0;
     float max = number(row + key_id(v[0])), sum = 0;
     __syncthreads();
@@ -244,10 +267,12 @@ static __global__ void __launch_bounds__(TOP_THREADS)
     float over = logf(block_sum(sum));
     __syncthreads();
     int n = found, room = 2;
+    while (room < n) room *= 2;
     if (n > ROOM) {
         search(v, row, cols, k);
+    } else if (room <= TOP_THREADS) {
+        sort_threads(v, threadIdx.x < n ? v[threadIdx.x] : 0, room);
     } else {
-        while (room < n) room *= 2;
         for (int i = n + threadIdx.x; i < room; i += TOP_THREADS) v[i] = 0;
         sort_keys(v, room);
     }
