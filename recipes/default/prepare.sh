@@ -4,10 +4,11 @@
 #
 #   recipes/default/prepare.sh [DATA] [OUT]
 #
-# DATA is by default ../shared/data. Writes OUT/train.tsv (tagged source, tab, target, all directions)
-# and, for choosing among models, OUT/dev.DIRECTION.src and .ref: newstest2013 (ende, deen),
-# newstest2017 (enzh, zhen) and slices of Tatoeba held out here. No sentence of a test or development
-# set, in any language, is left in the training text; how many were dropped is printed.
+# DATA is by default ../shared/data. Writes OUT/train.tsv (tagged source, tab, target, all directions);
+# OUT/lack.de.src and lack.zh.src, English to be translated by a first model; and, for choosing among
+# models, OUT/dev.DIRECTION.src and .ref: newstest2013 (ende, deen), newstest2017 (enzh, zhen) and
+# slices of Tatoeba held out here. No sentence of a test or development set, in any language, is left
+# in the training text; how many were dropped is printed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 data=${1:-../shared/data}
@@ -40,39 +41,54 @@ compare='
 function bare(s) { s = tolower(s); gsub(/[ -\/:-@[-`{-~]/, "", s); return s }
 BEGIN { while ((getline line < hidden) > 0) if (bare(line) != "") seen[bare(line)] = 1 }'
 
-# pairs LANGUAGE TIMES FILE...: each pair in both directions, so many times
-pairs() {
-    local language=$1 times=$2
+# clean LANGUAGE NAME: English, tab, the other, without what must not be there
+clean() {
+    case $2 in
+    multi30k) paste "$data/multi30k/train.en" "$data/multi30k/train.$1" ;;
+    *) xz -dc "$data/en$1/$2.tsv.xz" ;;
+    esac | LC_ALL=C awk -F '\t' -v hidden="$out/hidden.txt" -v name="$2.$1" "$compare"'
+        NF != 2 || $1 == "" || $2 == "" { next }
+        bare($1) in seen || bare($2) in seen { dropped++; next }
+        { print }
+        END { print name ": " NR " pairs, " dropped + 0 " dropped" >"/dev/stderr" }' >"$out/clean.$1.$2.tsv"
+}
+for name in tatoeba news multi30k games software; do clean de $name; done
+for name in tatoeba games software; do clean zh $name; done
+
+# both LANGUAGE TIMES NAME...: each pair in both directions, so many times
+both() {
+    local language=$1 times=$2 name
     shift 2
-    local name
     for name in "$@"; do
-        case $name in
-        multi30k) paste "$data/multi30k/train.en" "$data/multi30k/train.$language" ;;
-        *) xz -dc "$data/en$language/$name.tsv.xz" ;;
-        esac | LC_ALL=C awk -F '\t' -v hidden="$out/hidden.txt" -v language="$language" -v times="$times" \
-            -v name="$name.$language" -v log_file="$out/dropped.txt" "$compare"'
-            NF != 2 || $1 == "" || $2 == "" { next }
-            bare($1) in seen || bare($2) in seen { dropped++; next }
-            {
-                for (i = 0; i < times; i++) {
-                    print ">>" language "<< " $1 "\t" $2
-                    print ">>en<< " $2 "\t" $1
-                }
+        LC_ALL=C awk -F '\t' -v language="$language" -v times="$times" '{
+            for (i = 0; i < times; i++) {
+                print ">>" language "<< " $1 "\t" $2
+                print ">>en<< " $2 "\t" $1
             }
-            END { print name ": " NR " pairs, " dropped + 0 " dropped" >>log_file }'
+        }' "$out/clean.$language.$name.tsv"
     done
 }
-: >"$out/dropped.txt"
-{
-    pairs de 1 software games
-    pairs de 2 tatoeba news multi30k
-    pairs zh 1 software games
-    pairs zh 3 tatoeba
-} >"$out/ordered.tsv"
 # in an order of its own, the same each time: training shuffles only stretches of the text
-shuf --random-source=<(cat "$data"/en??/*.xz) "$out/ordered.tsv" >"$out/train.tsv"
-rm "$out/ordered.tsv"
-cat "$out/dropped.txt"
+{
+    both de 1 software games
+    both de 2 tatoeba news multi30k
+    both zh 1 software games
+    both zh 3 tatoeba
+} | shuf --random-source=<(cat "$data"/en??/*.xz) >"$out/train.tsv"
+
+# ---- English that has no translation into one of the languages: a first model gives it one ----
+
+# lack LANGUAGE OTHER NAME...: what the other language's text has
+lack() {
+    local language=$1 other=$2
+    shift 2
+    printf "$out/clean.$other.%s.tsv\n" "$@" | xargs cat | cut -f 1 | LC_ALL=C awk -v language="$language" '
+        NR == FNR { seen[$0] = 1; next }
+        !($0 in seen) { seen[$0] = 1; print ">>" language "<< " $0 }' \
+        <(cat "$out/clean.$language".*.tsv | cut -f 1) - >"$out/lack.$language.src"
+}
+lack zh de tatoeba news multi30k
+lack de zh tatoeba games
 
 # ---- development sets by direction: tagged sources and references ----
 
@@ -97,6 +113,6 @@ rm "$out"/held.*
 sed 's/^>>..<< //' "$out/train.tsv" | LC_ALL=C awk -F '\t' -v hidden="$out/hidden.txt" "$compare"'
     bare($1) in seen || bare($2) in seen { print "default: in the training text: " $0; found = 1 }
     END { exit found }' >&2
-rm "$out/hidden.txt"
+rm "$out/hidden.txt" "$out"/clean.*
 echo "$(wc -l <"$out/train.tsv") lines of training text, $(wc -c <"$out/train.tsv") bytes"
-wc -l "$out"/dev.*.src
+wc -l "$out"/lack.*.src "$out"/dev.*.src
