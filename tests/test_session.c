@@ -408,9 +408,10 @@ static void test_attention(void **state)
     heed_session_free(plain);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     device_or_skip();
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads),   cmocka_unit_test(test_nothing),
         cmocka_unit_test(test_long_text), cmocka_unit_test(test_wishes),
