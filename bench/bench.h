@@ -193,7 +193,7 @@ static inline struct bench_ceilings bench_measure(struct backend *be)
     void *block;
     size_t side = BENCH_SIDE, product = side * side * 2;
     uint64_t seed = 1;
-    if (be->op->alloc(be, &block, 2 * (size_t)BYTES, &err)) bench_die("%s", err.text);
+    if (be->op->alloc(be, &block, 2 * (size_t)BYTES, USED_WHOLE, &err)) bench_die("%s", err.text);
     uint16_t *random = malloc(2 * product);
     if (!random) bench_die("out of memory");
     for (size_t i = 0; i < product; i++)

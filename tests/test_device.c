@@ -22,7 +22,7 @@ static void *must_alloc(struct backend *on, size_t bytes)
 {
     struct heed_error err = {0};
     void *p = NULL;
-    if (on->op->alloc(on, &p, bytes, &err)) fail_msg("%s", err.text);
+    if (on->op->alloc(on, &p, bytes, USED_WHOLE, &err)) fail_msg("%s", err.text);
     return p;
 }
 
@@ -117,7 +117,7 @@ static void test_too_much_memory(void **state)
     struct heed_error err = {0};
     void *p = NULL;
     if (!device_named()) skip(); /* sanitizers stop there */
-    assert_int_equal(be->op->alloc(be, &p, (size_t)1 << 46, &err), HEED_ENOMEM);
+    assert_int_equal(be->op->alloc(be, &p, (size_t)1 << 46, USED_WHOLE, &err), HEED_ENOMEM);
     assert_null(p);
     printf("says: %s\n", err.text);
     assert_non_null(strstr(err.text, "memory"));

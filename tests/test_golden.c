@@ -192,7 +192,7 @@ static char *adam_open(struct golden *g)
     struct backend *be = g->toy.be;
     size_t bytes = 2 * g->toy.p->n * sizeof(float) + sizeof(double);
     void *block;
-    assert_int_equal(be->op->alloc(be, &block, bytes, &err), HEED_OK);
+    assert_int_equal(be->op->alloc(be, &block, bytes, USED_WHOLE, &err), HEED_OK);
     be->op->zero(be, block, bytes);
     return block;
 }

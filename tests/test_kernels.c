@@ -606,13 +606,13 @@ static void test_open(void **state)
     const size_t sizes[] = {0, 1, 100, 5 << 20};
     for (int i = 0; i < 4; i++) {
         void *p = NULL;
-        assert_int_equal(be->op->alloc(be, &p, sizes[i], &err), HEED_OK);
+        assert_int_equal(be->op->alloc(be, &p, sizes[i], USED_WHOLE, &err), HEED_OK);
         assert_int_equal((uintptr_t)p % 64, 0);
         be->op->zero(be, p, sizes[i]);
         be->op->free(be, p);
     }
     void *none = NULL;
-    assert_int_equal(be->op->alloc(be, &none, SIZE_MAX - 5, &err), HEED_ENOMEM);
+    assert_int_equal(be->op->alloc(be, &none, SIZE_MAX - 5, USED_WHOLE, &err), HEED_ENOMEM);
     assert_int_equal(be->op->sync(be, &err), HEED_OK);
     be->op->close(be);
 }

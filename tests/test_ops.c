@@ -482,7 +482,8 @@ static void greedy(struct toy *t, const struct toy_batch *b, int32_t fed[N][LENG
     for (int l = 0; l < toy_config.decoder_layers; l++) {
         cache.layer[l] = mat_make(NULL, rows, 2 * toy_config.d_model, TYPE_F32);
         size_t bytes = (size_t)rows * cache.layer[l].cols * sizeof(float);
-        assert_int_equal(t->be->op->alloc(t->be, &cache.layer[l].p, bytes, &err), HEED_OK);
+        assert_int_equal(t->be->op->alloc(t->be, &cache.layer[l].p, bytes, USED_WHOLE, &err),
+                         HEED_OK);
     }
     assert_int_equal(run_encode(t->run, &b->packed, &err), HEED_OK);
     for (int p = 0; p < LENGTH; p++) {
@@ -529,8 +530,8 @@ static void test_cached_is_recomputed(void **state)
     struct backend *ref, *on_host = t.be;
     assert_int_equal(ref_open(&ref, &err), HEED_OK);
     if (device_named()) on_host = ref;
-    on_host->op->topk(on_host, mat_make(logits, N * LENGTH, V, TYPE_F32), TOP, NULL, 0, want_score[0],
-                      want_id[0]);
+    on_host->op->topk(on_host, mat_make(logits, N * LENGTH, V, TYPE_F32), TOP, NULL, 0,
+                      want_score[0], want_id[0]);
     ref->op->close(ref);
     for (int i = 0; i < N; i++)
         for (int p = 0; p < LENGTH; p++) {

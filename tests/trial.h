@@ -302,7 +302,7 @@ static void run_on(struct backend *be, struct trial *t, char *bytes)
     struct heed_error err = {0};
     struct mat m[SLOTS];
     void *block = NULL;
-    if (be->op->alloc(be, &block, t->bytes, &err)) {
+    if (be->op->alloc(be, &block, t->bytes, USED_WHOLE, &err)) {
         complain(t, "%s", err.text);
         return;
     }

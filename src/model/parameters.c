@@ -225,11 +225,13 @@ static enum heed_status fill_position(struct parameters *p, struct heed_error *e
     size_t bytes = (size_t)rows * d * type_size(p->precision.master);
     char *host = malloc(bytes);
     if (!host) return error_memory(err, bytes, "the table of positions");
-    for (int pos = 0; pos < rows; pos++)
-        for (int c = 0; c < d; c++) {
-            double angle = pos / pow(10000, (double)(c & ~1) / d);
+    for (int c = 0; c < d; c++) {
+        double length = pow(10000, (double)(c & ~1) / d);
+        for (int pos = 0; pos < rows; pos++) {
+            double angle = pos / length;
             put(host, (size_t)pos * d + c, c & 1 ? cos(angle) : sin(angle), p->precision.master);
         }
+    }
     p->be->op->upload(p->be, p->position.p, host, bytes);
     enum heed_status status = p->be->op->sync(p->be, err);
     free(host);
@@ -242,7 +244,7 @@ static enum heed_status take(struct parameters *p, struct mat *m, int rows, int 
                              enum type type, struct heed_error *err)
 {
     *m = mat_make(NULL, rows, cols, type);
-    return p->be->op->alloc(p->be, &m->p, (size_t)rows * cols * type_size(type), err);
+    return p->be->op->alloc(p->be, &m->p, (size_t)rows * cols * type_size(type), USED_WHOLE, err);
 }
 
 enum heed_status parameters_open(struct parameters **out, struct backend *be,
@@ -492,7 +494,7 @@ static enum heed_status packing_run(struct packing *b, struct heed_error *err)
     const struct heed_config *c = &p->config;
     b->walk = (struct walk){.visit = packing_bind};
     walk_weights(&b->walk, &p->w, c);
-    enum heed_status s = p->be->op->alloc(p->be, &p->panels, b->panels, err);
+    enum heed_status s = p->be->op->alloc(p->be, &p->panels, b->panels, USED_WHOLE, err);
     if (!s) s = take(p, &p->master, 1, (int)b->vectors, TYPE_F32, err);
     if (!s) s = take(p, &p->position, c->max_length, c->d_model, TYPE_F32, err);
     if (!s) s = fill_position(p, err);

@@ -175,7 +175,8 @@ enum heed_status run_open(struct run **out, struct backend *be, const struct par
     r->o = *o;
     if (be->op->record && !o->train) r->o.rows_tgt = step_rows(r, o->rows_tgt);
     enum heed_status s = host_open(r, err);
-    if (!s) s = r->be->op->alloc(r->be, &r->block, run_layout(r, NULL), err);
+    enum use use = o->train ? USED_WHOLE : USED_IN_PART;
+    if (!s) s = r->be->op->alloc(r->be, &r->block, run_layout(r, NULL), use, err);
     if (s) {
         run_free(r);
         return s;

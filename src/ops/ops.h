@@ -148,6 +148,9 @@ struct op_time {
 
 struct graph; /* a backend's own: ops that were recorded */
 
+/* Of a block of memory; what is used in part should be in memory in part. */
+enum use { USED_WHOLE, USED_IN_PART };
+
 struct ops {
     const char *name;
     int chunk, chunk_rows; /* elements and rows, at most, of a chunk of logits that suits the
@@ -155,7 +158,8 @@ struct ops {
     int rows;              /* hypotheses of a step of translation that do */
 
     /* memory and order: the only calls that may fail or wait */
-    enum heed_status (*alloc)(struct backend *be, void **p, size_t bytes, struct heed_error *err);
+    enum heed_status (*alloc)(struct backend *be, void **p, size_t bytes, enum use use,
+                              struct heed_error *err);
     void (*free)(struct backend *be, void *p);
     void (*zero)(struct backend *be, void *p, size_t bytes);
     void (*upload)(struct backend *be, void *dst, const void *src, size_t bytes);

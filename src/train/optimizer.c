@@ -49,9 +49,9 @@ enum heed_status optimizer_open(struct optimizer **out, struct parameters *p,
     size_t bytes = p->n * type_size(p->precision.master);
     o->p = p;
     o->m = o->v = mat_make(NULL, 1, (int)p->n, p->precision.master);
-    enum heed_status s = be->op->alloc(be, &o->m.p, bytes, err);
-    if (!s) s = be->op->alloc(be, &o->v.p, bytes, err);
-    if (!s) s = be->op->alloc(be, (void **)&o->sq, sizeof *o->sq, err);
+    enum heed_status s = be->op->alloc(be, &o->m.p, bytes, USED_WHOLE, err);
+    if (!s) s = be->op->alloc(be, &o->v.p, bytes, USED_WHOLE, err);
+    if (!s) s = be->op->alloc(be, (void **)&o->sq, sizeof *o->sq, USED_WHOLE, err);
     if (s) {
         optimizer_free(o);
         return s;

@@ -39,13 +39,12 @@ static size_t size_min(size_t a, size_t b)
 
 /* ---- memory and order ---- */
 
-/* Parameters and the activations of training are swept from end to end, so large blocks ask for
- * huge pages. Small ones do not: what is used in part should be in memory in part. */
-static enum heed_status cpu_alloc(struct backend *be, void **p, size_t bytes,
+/* What is swept from end to end asks for huge pages. */
+static enum heed_status cpu_alloc(struct backend *be, void **p, size_t bytes, enum use use,
                                   struct heed_error *err)
 {
     (void)be;
-    size_t align = bytes >= HUGE_FROM ? HUGE_PAGE : 64;
+    size_t align = use == USED_WHOLE && bytes >= HUGE_FROM ? HUGE_PAGE : 64;
     void *block = NULL;
     if (bytes <= SIZE_MAX - align)
         block = aligned_alloc(align, bytes ? (bytes + align - 1) / align * align : align);

@@ -88,13 +88,21 @@ static void fill_bf16(void *panel, int lane, const float *w, int k)
     for (int i = 0; i < k; i++) ((uint16_t *)panel)[at(lane, i, 2)] = bf16_from_float(w[i]);
 }
 
-static void fill_i8(void *panel, int lane, const int8_t *w, float scale, int k)
+/* What follows a panel of int8: the scale and the sum of each lane */
+static void sum_i8(void *panel, int lane, const int8_t *w, float scale, int k)
 {
-    int32_t sum = 0;
-    for (int i = 0; i < k; i++) ((int8_t *)panel)[at(lane, i, 4)] = w[i], sum += w[i];
     float *scales = panel_scales(PACKED_I8, panel, k);
+    int32_t sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int i = 0; i < k; i++) sum += w[i];
     scales[lane] = scale;
     ((int32_t *)scales)[LANES + lane] = sum;
+}
+
+static void fill_i8(void *panel, int lane, const int8_t *w, float scale, int k)
+{
+    for (int i = 0; i < k; i++) ((int8_t *)panel)[at(lane, i, 4)] = w[i];
+    sum_i8(panel, lane, w, scale, k);
 }
 
 /* One row of stored weights as f32; the row itself where it is so already. */
@@ -126,16 +134,36 @@ static void fill_row(enum packed_kind kind, void *panel, struct stored from, int
         fill_f32(panel, lane, w, k);
 }
 
+/* A whole panel of int8 or bf16 weights that are stored so: groups of 4 bytes trade places, which
+ * is most of what loading a model takes. */
+static void fill_stored(enum packed_kind kind, void *panel, struct stored from, int row, int k)
+{
+    size_t row_bytes = (size_t)k * 4 / group_of(kind);
+    const char *w = (const char *)from.v + row * row_bytes;
+    char *to = panel;
+    for (size_t i = 0; i < row_bytes; i += 4)
+        for (int lane = 0; lane < LANES; lane++, to += 4) memcpy(to, w + lane * row_bytes + i, 4);
+    for (int lane = 0; lane < LANES && kind == PACKED_I8; lane++)
+        sum_i8(panel, lane, (const int8_t *)w + lane * row_bytes, from.scale[row + lane], k);
+}
+
 void packed_fill(enum packed_kind kind, void *panels, struct stored from, int n, int k, int threads)
 {
     assert(k <= PACKED_K_MAX);
     size_t size = panel_bytes(kind, k);
+    bool as_stored = ((kind == PACKED_I8 && from.type == TYPE_I8) ||
+                      (kind == PACKED_BF16 && from.type == TYPE_BF16)) &&
+                     k % group_of(kind) == 0;
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int p = 0; p < ceiling(n, LANES); p++) {
         void *panel = (char *)panels + p * size;
+        int row = p * LANES;
+        if (as_stored && row + LANES <= n) {
+            fill_stored(kind, panel, from, row, k);
+            continue;
+        }
         memset(panel, 0, size);
-        for (int row = p * LANES; row < n && row < (p + 1) * LANES; row++)
-            fill_row(kind, panel, from, row, k);
+        for (; row < n && row < (p + 1) * LANES; row++) fill_row(kind, panel, from, row, k);
     }
 }
 

@@ -110,7 +110,8 @@ static void end(struct gpu *c)
 
 /* ---- memory and order ---- */
 
-static enum heed_status op_alloc(struct backend *be, void **p, size_t bytes, struct heed_error *err)
+static enum heed_status op_alloc(struct backend *be, void **p, size_t bytes, enum use,
+                                 struct heed_error *err)
 {
     cudaSetDevice(gpu_of(be)->device);
     return memory_alloc(gpu_of(be), p, bytes, err);

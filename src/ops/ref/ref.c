@@ -51,10 +51,10 @@ static void add(struct mat m, int row, int col, double x)
 
 /* ---- memory ---- */
 
-static enum heed_status ref_alloc(struct backend *be, void **p, size_t bytes,
+static enum heed_status ref_alloc(struct backend *be, void **p, size_t bytes, enum use use,
                                   struct heed_error *err)
 {
-    (void)be;
+    (void)be, (void)use;
     void *block = aligned_alloc(64, (bytes + 63) / 64 * 64);
     if (!block && bytes) return error_memory(err, bytes, "the reference backend");
     *p = block;
