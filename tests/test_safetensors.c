@@ -14,9 +14,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "base/file.h"
 #include "base/random.h"
+#include "model/crc.h"
 #include "model/safetensors.h"
 
 #define assert_says(err, words)                                                                    \
@@ -328,9 +330,30 @@ static void test_mutations(void **state)
     free(good);
 }
 
+/* As zlib has it, from any byte on, in any pieces */
+static void test_crc(void **state)
+{
+    (void)state;
+    enum { BYTES = 700 };
+    unsigned char data[BYTES];
+    uint64_t random = 1;
+    for (int i = 0; i < BYTES; i++) data[i] = (unsigned char)random_next(&random);
+    for (int from = 0; from < 20; from++)
+        for (int n = 0; from + n <= BYTES; n++) {
+            uint32_t want = (uint32_t)crc32(0, data + from, (uInt)n);
+            int cut = n * from / 20;
+            assert_int_equal(crc_add(0, data + from, (size_t)n), want);
+            assert_int_equal(
+                crc_add(crc_add(0, data + from, (size_t)cut), data + from + cut, (size_t)(n - cut)),
+                want);
+        }
+    assert_int_equal(crc_add(7, NULL, 0), 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_crc),
         cmocka_unit_test_setup_teardown(test_round_trip, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_tensors, setup, teardown),
         cmocka_unit_test_setup_teardown(test_layout, setup, teardown),
