@@ -86,6 +86,19 @@ translate --temperature 0.001 --beam 1 --ban a --top-p 0.5 "$line" | cmp - "$dir
 translate --to de "$line" 2>"$dir/err" && fail "--to takes a language that is not there"
 grep -q 'has no tag >>de<<; it has none' "$dir/err" || fail "--to: $(cat "$dir/err")"
 
+# ---- several languages ----
+
+"$heed" vocab --size 284 --tag '>>de<<' --tag '>>zh<<' --quiet --out "$dir/tags" "$dir/train.tsv"
+"$heed" train --pairs "$dir/train.tsv" --vocab "$dir/tags" --preset tiny --d-model 32 --d-ff 64 \
+    --heads 2 --encoder-layers 1 --decoder-layers 1 --batch-tokens 512 --steps 1 --quiet --out "$dir/several"
+for command in translate attention; do
+    "$heed" $command --model "$dir/several" a 2>"$dir/err" && fail "$command knows the language by itself"
+    grep -q -- '--to is missing: this model translates to de, zh, and line 1' "$dir/err" ||
+        fail "$command without --to: $(cat "$dir/err")"
+done
+printf '>>de<< a\n\n' | "$heed" translate --model "$dir/several" --quiet >"$dir/out"
+"$heed" translate --model "$dir/several" --quiet --to de a "" | cmp - "$dir/out" || fail "a tag and --to differ"
+
 # ---- what was looked at ----
 
 "$heed" attention --model "$dir/model" --quiet "a b c" >"$dir/out"

@@ -56,6 +56,7 @@ static int run(struct attention *c)
     struct heed_error err = {0};
     struct heed_attention *a = NULL;
     int code = translator_open(&c->t);
+    if (code == CLI_DONE) code = translator_check(&c->t, (const char *const *)c->texts.v, 1);
     if (code == CLI_DONE) {
         code = heed_attention_of(c->t.session, c->texts.v[0], c->tgt, &a, &err) == HEED_OK
                    ? show(c, a)

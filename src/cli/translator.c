@@ -70,6 +70,33 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* The languages of a model of several, by the tags of its vocabulary: "en, de, zh" */
+static void languages_list(struct translator *t)
+{
+    const struct heed_tokenizer *k = heed_model_tokenizer(t->model);
+    size_t n = 0;
+    for (int32_t id = 0; id < heed_tokenizer_size(k); id++) {
+        const char *piece = heed_tokenizer_piece(k, id);
+        size_t len = strlen(piece);
+        if (len < 5 || strncmp(piece, ">>", 2) || strcmp(piece + len - 2, "<<")) continue;
+        if (n + len >= sizeof t->languages) return;
+        n += (size_t)sprintf(t->languages + n, "%s%.*s", n ? ", " : "", (int)len - 4, piece + 2);
+    }
+}
+
+int translator_check(const struct translator *t, const char *const *line, int n)
+{
+    if (t->o.to || !t->languages[0]) return CLI_DONE;
+    for (int i = 0; i < n; i++) {
+        if (line[i][strspn(line[i], " \t\r")] == '\0' || !strncmp(line[i], ">>", 2)) continue;
+        return cli_misuse("--to is missing: this model translates to %s, and line %lld does not "
+                          "begin with a tag such as >>%.*s<<",
+                          t->languages, (long long)t->lines + i + 1,
+                          (int)strcspn(t->languages, ","), t->languages);
+    }
+    return CLI_DONE;
+}
+
 int translator_open(struct translator *t)
 {
     struct heed_error err = {0};
@@ -82,6 +109,7 @@ int translator_open(struct translator *t)
     t->o.seed = (uint64_t)t->seed;
     if (t->model) t->session = heed_session_open(t->model, &t->o, &err);
     if (!t->session) return cli_failure("%s", err.text);
+    if (!t->o.to) languages_list(t);
     /* a person waits for a file to fill; lines on the screen speak for themselves */
     t->progress = !t->quiet && isatty(STDERR_FILENO) && !isatty(STDOUT_FILENO);
     t->start = now();
@@ -154,6 +182,8 @@ int translator_run(struct translator *t, const char *const *line, const char *co
 {
     struct heed_error err = {0};
     const struct heed_result *result = NULL;
+    int code = translator_check(t, line, n);
+    if (code != CLI_DONE) return code;
     enum heed_status status = translate(t, line, given, n, &result, &err);
     if (status == HEED_EARG) return fail_line(t, line, given, n);
     if (status != HEED_OK) return cli_failure("%s", err.text);

@@ -22,6 +22,7 @@ struct translator {
     bool quiet;
     /* while open */
     char default_dir[CLI_PATH_MAX];
+    char languages[256]; /* to be told by --to or by a tag before each line; empty: there is one */
     struct heed_engine *engine;
     struct heed_model *model;
     struct heed_session *session;
@@ -48,6 +49,8 @@ void translator_close(struct translator *t);
 /* Whether the options say what translations must be like. */
 bool translator_has_wishes(const struct translator *t);
 
+/* Whether it is known which language to translate each line to. */
+int translator_check(const struct translator *t, const char *const *line, int n);
 /* Translates n lines, at most TRANSLATOR_BLOCK, into out[n * nbest] as heed_translate does. Where
  * given is not NULL, its lines are scored as translations instead. The texts stay valid until the
  * next call. */
