@@ -98,12 +98,17 @@ cp "$dir/vocab2" "$dir/o4/vocab.model"
 refuses 1 "310 pieces, expected 300" translate --model "$dir/o4"
 
 # damaged models
-for cut in 0 4 100 5000; do
-    head -c "$cut" "$dir/o3/model.safetensors" >"$dir/o4/cut"
-    cp "$dir/vocab" "$dir/o4/vocab.model"
-    cp "$dir/o4/cut" "$dir/o4/model.safetensors"
-    refuses 1 "$dir/o4/model.safetensors" translate --model "$dir/o4"
+accepts quantize --out "$dir/int8" "$dir/o3"
+cp "$dir/vocab" "$dir/o4/vocab.model"
+for model in o3 int8; do
+    for cut in 0 4 100 5000; do
+        head -c "$cut" "$dir/$model/model.safetensors" >"$dir/o4/model.safetensors"
+        refuses 1 "$dir/o4/model.safetensors" translate --model "$dir/o4"
+    done
 done
+sed 's/"d_ff": 16/"d_ff": 32/' "$dir/int8/config.json" >"$dir/o4/config.json"
+cp "$dir/int8/model.safetensors" "$dir/o4"
+refuses 1 "panels has [0-9]* bytes, expected" translate --model "$dir/o4"
 echo '{}' >"$dir/o4/config.json"
 refuses 1 "$dir/o4/config.json" translate --model "$dir/o4"
 

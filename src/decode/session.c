@@ -42,12 +42,8 @@ static enum heed_status weights_open(struct heed_model *m, const struct heed_con
     if ((unsigned)weights > HEED_WEIGHTS_INT8)
         return error_set(err, HEED_EARG, "weights are %d, expected 0 to %d", weights,
                          HEED_WEIGHTS_INT8);
-    if (c->d_model % PACK_ROWS == 0 && c->d_ff % PACK_ROWS == 0)
+    if (parameters_fit_panels(c) || weights > HEED_WEIGHTS_F32)
         return parameters_open_packed(&m->p, be, c, type[weights], path, err);
-    if (weights > HEED_WEIGHTS_F32)
-        return error_set(err, HEED_EUNSUPPORTED,
-                         "d_model is %d and d_ff %d, expected multiples of %d for bf16 and int8",
-                         c->d_model, c->d_ff, PACK_ROWS);
     enum heed_status s = parameters_open(&m->p, be, c, precision_f32, err);
     if (!s) s = parameters_load(m->p, &(struct flat){"", m->p->master}, 1, path, err);
     return s;

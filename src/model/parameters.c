@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "model/safetensors.h"
+#include "ops/panels.h"
 
 const struct precision precision_f32 = {TYPE_F32, TYPE_F32, TYPE_F32, TYPE_F32};
 const struct precision precision_bf16 = {TYPE_BF16, TYPE_BF16, TYPE_F32, TYPE_BF16};
@@ -282,7 +283,8 @@ void parameters_free(struct parameters *p)
     if (!p) return;
     p->be->op->free(p->be, p->master.p);
     p->be->op->free(p->be, p->copy.p);
-    p->be->op->free(p->be, p->panels);
+    if (!p->file) p->be->op->free(p->be, p->panels);
+    safetensors_free(p->file);
     p->be->op->free(p->be, p->position.p);
     free(p);
 }
@@ -412,13 +414,18 @@ enum heed_status parameters_load(struct parameters *p, const struct flat *flat, 
 
 /* ---- packed ---- */
 
+/* The tensor of a file that is all matrices in int8, in the order of the walk. */
+static const char PANELS[] = "panels";
+
 /* Measures and binds, then fills. */
 struct packing {
     struct walk walk;
     struct parameters *p;
-    size_t panels, vectors; /* bytes, and elements, before this tensor */
-    const struct safetensors *file;
-    int found; /* tensors of the file that were used */
+    size_t packed, stored, vectors; /* before this tensor: bytes of the backend's panels and of the
+                                     * file's, and elements of vectors */
+    struct safetensors *file;
+    const struct tensor *panels; /* of the file, or NULL: it has matrices by name */
+    int found;                   /* tensors of the file that were used */
     const char *path;
     enum heed_status status;
     struct heed_error *err;
@@ -431,42 +438,92 @@ static void packing_bind(struct walk *k, const char *name, enum role role, struc
     struct packing *b = (struct packing *)k;
     struct parameters *p = b->p;
     if (is_matrix(role)) {
-        *slot = mat_make((char *)p->panels + b->panels, rows, cols, p->precision.matrix);
-        b->panels += p->be->op->pack_bytes(p->precision.matrix, rows, cols);
+        *slot = mat_make((char *)p->panels + b->packed, rows, cols, p->precision.matrix);
+        b->packed += p->be->op->pack_bytes(p->precision.matrix, rows, cols);
+        b->stored += panels_bytes(rows, cols);
     } else {
         *slot = mat_make((float *)p->master.p + b->vectors, rows, cols, TYPE_F32);
         b->vectors += (size_t)cols;
     }
 }
 
-/* The scales of a matrix in int8. */
-static const float *find_scales(struct packing *b, const char *name, int rows)
+/* Counts from the start. */
+static void packing_walk(struct packing *b, void (*visit)(struct walk *, const char *, enum role,
+                                                          struct mat *, int, int))
 {
-    file_name full;
-    struct parameter want = {.dims = 1, .rows = 1, .cols = rows};
-    snprintf(full, sizeof full, "%s.scale", name);
-    const struct tensor *t = safetensors_find(b->file, full);
-    b->found++;
-    b->status = check_tensor(t, &want, TYPE_F32, full, b->path, b->err);
-    return b->status ? NULL : t->data;
+    b->packed = b->stored = b->vectors = 0;
+    b->walk = (struct walk){.visit = visit};
+    walk_weights(&b->walk, &b->p->w, &b->p->config);
+}
+
+/* Bytes of a matrix in a file */
+static size_t stored_bytes(enum type type, int rows, int cols)
+{
+    return type == TYPE_I8 ? panels_bytes(rows, cols) : (size_t)rows * cols * type_size(type);
+}
+
+/* Rows of whole panels, one after another; q and scale have room for them. */
+static struct stored unpack(int8_t *q, float *scale, const char *panels, int rows, int cols)
+{
+    for (int r = 0; r < rows; r++) {
+        const char *panel = panels + r / PACK_ROWS * panel_bytes(cols);
+        scale[r] = panel_get(q + (size_t)r * cols, panel, r % PACK_ROWS, cols);
+    }
+    return (struct stored){q, TYPE_I8, scale};
 }
 
 /* Packs a matrix some rows at a time, so that little of the file is in memory at once. */
-static void pack_slices(struct packing *b, struct mat w, const struct tensor *t, const float *scale)
+static void pack_slices(struct packing *b, struct mat w, const struct tensor *t)
 {
     enum { SLICE = 128 * PACK_ROWS };
     struct backend *be = b->p->be;
+    float scale[SLICE];
+    int8_t *q = t->type == TYPE_I8 ? malloc((size_t)SLICE * w.cols) : NULL;
+    if (t->type == TYPE_I8 && !q) {
+        b->status = error_memory(b->err, (size_t)SLICE * w.cols, "rows of weights");
+        return;
+    }
     for (int row = 0; row < w.rows; row += SLICE) {
         int n = w.rows - row < SLICE ? w.rows - row : SLICE;
-        size_t bytes = (size_t)w.cols * type_size(t->type);
         struct tensor part = *t;
-        part.data = (const char *)t->data + row * bytes;
-        part.bytes = n * bytes;
+        part.data = (const char *)t->data + stored_bytes(t->type, row, w.cols);
+        part.bytes = stored_bytes(t->type, n, w.cols);
+        struct stored from =
+            q ? unpack(q, scale, part.data, n, w.cols) : (struct stored){part.data, t->type, NULL};
         struct mat to =
             mat_make((char *)w.p + be->op->pack_bytes(w.type, row, w.cols), n, w.cols, w.type);
-        be->op->pack(be, to, (struct stored){part.data, t->type, scale ? scale + row : NULL});
+        be->op->pack(be, to, from);
         safetensors_forget(b->file, &part);
     }
+    free(q);
+}
+
+/* Scales are finite, and sums such that a product with them does not overflow. */
+static bool panels_sound(const char *panels, int rows, int cols)
+{
+    int32_t most = -INT8_MIN * cols;
+    bool good = true;
+    for (int row = 0; row < rows; row += PACK_ROWS, panels += panel_bytes(cols))
+        for (int i = 0; i < PACK_ROWS; i++) {
+            int32_t sum = panel_sums(panels, cols)[i];
+            good &= isfinite(panel_scales(panels, cols)[i]) && sum >= -most && sum <= most;
+        }
+    return good;
+}
+
+/* A matrix from the file's panels; there is nothing to fill where it lies in them. */
+static void fill_panels(struct packing *b, const char *name, struct mat w)
+{
+    struct tensor t = *b->panels;
+    t.data = (const char *)t.data + b->stored;
+    b->stored += panels_bytes(w.rows, w.cols);
+    if (!panels_sound(t.data, w.rows, w.cols))
+        b->status =
+            error_set(b->err, HEED_EFORMAT,
+                      "%s: tensor %s holds a scale of %s that is not a number, or an absurd sum",
+                      b->path, PANELS, name);
+    else if (w.p != t.data)
+        pack_slices(b, w, &t);
 }
 
 static void packing_fill(struct walk *k, const char *name, enum role role, struct mat *slot,
@@ -475,35 +532,50 @@ static void packing_fill(struct walk *k, const char *name, enum role role, struc
     struct packing *b = (struct packing *)k;
     struct parameter want = {.dims = is_matrix(role) ? 2 : 1, .rows = rows, .cols = cols};
     if (b->status) return;
+    if (is_matrix(role) && b->panels) {
+        fill_panels(b, name, *slot);
+        return;
+    }
     const struct tensor *t = safetensors_find(b->file, name);
-    bool narrow = t && is_matrix(role) && (t->type == TYPE_I8 || t->type == TYPE_BF16);
+    bool half = t && is_matrix(role) && t->type == TYPE_BF16;
     b->found++;
-    b->status = check_tensor(t, &want, narrow ? t->type : TYPE_F32, name, b->path, b->err);
-    if (b->status) return;
-    const float *scale = t->type == TYPE_I8 ? find_scales(b, name, rows) : NULL;
+    b->status = check_tensor(t, &want, half ? TYPE_BF16 : TYPE_F32, name, b->path, b->err);
     if (b->status) return;
     if (is_matrix(role))
-        pack_slices(b, *slot, t, scale);
+        pack_slices(b, *slot, t);
     else
         b->p->be->op->upload(b->p->be, slot->p, t->data, t->bytes);
+}
+
+/* Room for the packed matrices; the file's own where the backend takes them as they are. */
+static enum heed_status panels_open(struct packing *b, struct heed_error *err)
+{
+    struct parameters *p = b->p;
+    const struct tensor *t = b->panels;
+    if (t && (t->type != TYPE_I8 || t->bytes != b->stored))
+        return error_set(
+            err, HEED_EFORMAT, "%s: tensor %s has %zu bytes%s, expected %zu of I8 by config.json",
+            b->path, PANELS, t->bytes, t->type == TYPE_I8 ? "" : " of another type", b->stored);
+    if (!t || !p->be->op->panels || p->precision.matrix != TYPE_PACKED_I8)
+        return p->be->op->alloc(p->be, &p->panels, b->packed, USED_WHOLE, err);
+    p->panels = (void *)t->data;
+    p->file = b->file;
+    return HEED_OK;
 }
 
 static enum heed_status packing_run(struct packing *b, struct heed_error *err)
 {
     struct parameters *p = b->p;
-    const struct heed_config *c = &p->config;
-    b->walk = (struct walk){.visit = packing_bind};
-    walk_weights(&b->walk, &p->w, c);
-    enum heed_status s = p->be->op->alloc(p->be, &p->panels, b->panels, USED_WHOLE, err);
+    b->panels = safetensors_find(b->file, PANELS);
+    packing_walk(b, packing_bind);
+    enum heed_status s = panels_open(b, err);
     if (!s) s = take(p, &p->master, 1, (int)b->vectors, TYPE_F32, err);
-    if (!s) s = take(p, &p->position, c->max_length, c->d_model, TYPE_F32, err);
+    if (!s) s = take(p, &p->position, p->config.max_length, p->config.d_model, TYPE_F32, err);
     if (!s) s = fill_position(p, err);
     if (s) return s;
-    b->panels = b->vectors = 0;
-    b->walk = (struct walk){.visit = packing_bind};
-    walk_weights(&b->walk, &p->w, c);
-    b->walk = (struct walk){.visit = packing_fill};
-    walk_weights(&b->walk, &p->w, c);
+    packing_walk(b, packing_bind);
+    b->found = b->panels ? 1 : 0;
+    packing_walk(b, packing_fill);
     if (!b->status && b->found != safetensors_count(b->file))
         b->status = error_set(err, HEED_EFORMAT, "%s holds %d tensors, expected %d by config.json",
                               b->path, safetensors_count(b->file), b->found);
@@ -514,15 +586,19 @@ static enum heed_status packing_run(struct packing *b, struct heed_error *err)
 static enum type type_stored(const struct safetensors *file)
 {
     const struct tensor *t = safetensors_find(file, "embed.weight");
-    return t && t->type == TYPE_I8     ? TYPE_PACKED_I8
-           : t && t->type == TYPE_BF16 ? TYPE_PACKED_BF16
-                                       : TYPE_PACKED_F32;
+    return safetensors_find(file, PANELS) ? TYPE_PACKED_I8
+           : t && t->type == TYPE_BF16    ? TYPE_PACKED_BF16
+                                          : TYPE_PACKED_F32;
 }
 
 enum heed_status parameters_open_packed(struct parameters **out, struct backend *be,
                                         const struct heed_config *c, enum type type,
                                         const char *path, struct heed_error *err)
 {
+    if (!parameters_fit_panels(c))
+        return error_set(err, HEED_EUNSUPPORTED,
+                         "d_model is %d and d_ff %d, expected multiples of %d for bf16 and int8",
+                         c->d_model, c->d_ff, PACK_ROWS);
     struct safetensors *file = NULL;
     struct parameters *p = calloc(1, sizeof *p);
     if (!p) return error_memory(err, sizeof *p, "the table of parameters");
@@ -537,11 +613,42 @@ enum heed_status parameters_open_packed(struct parameters **out, struct backend 
                                       .keys = type == TYPE_PACKED_F32 ? TYPE_F32 : TYPE_BF16};
     struct packing b = {.p = p, .file = file, .path = path, .err = err};
     if (!s) s = packing_run(&b, err);
-    safetensors_free(file);
+    if (!p->file) safetensors_free(file);
     if (s) {
         parameters_free(p);
         return s;
     }
     *out = p;
     return HEED_OK;
+}
+
+enum heed_status parameters_save_packed(struct parameters *p, const char *path,
+                                        struct heed_error *err)
+{
+    assert(p->be->op->panels && p->precision.matrix == TYPE_PACKED_I8);
+    int n, count = 1;
+    struct parameter *list = list_all(p, &n, err);
+    if (!list) return HEED_ENOMEM;
+    struct tensor *t = calloc((size_t)n + 1, sizeof *t);
+    if (!t) {
+        free(list);
+        return error_memory(err, (size_t)n * sizeof *t, "writing parameters");
+    }
+    const float *vector = p->master.p;
+    t[0] = (struct tensor){.name = PANELS, .type = TYPE_I8, .dims = 1, .data = p->panels};
+    for (int i = 0; i < n; i++) {
+        int rows = list[i].rows, cols = list[i].cols;
+        if (list[i].dims == 2) {
+            t[0].bytes += panels_bytes(rows, cols);
+            continue;
+        }
+        t[count++] =
+            (struct tensor){list[i].name, TYPE_F32, 1, {cols}, vector, cols * sizeof *vector};
+        vector += cols;
+    }
+    t[0].shape[0] = (int64_t)t[0].bytes;
+    enum heed_status status = safetensors_write(path, t, count, err);
+    free(t);
+    free(list);
+    return status;
 }

@@ -63,11 +63,12 @@ struct parameters {
     struct backend *be;
     struct heed_config config;
     struct precision precision;
-    size_t n;            /* parameters in all */
-    struct mat master;   /* [1,n] */
-    struct mat copy;     /* [1,n] of type matrix; absent when that is the master's type */
-    void *panels;        /* packed matrices; the master then holds the vectors alone */
-    struct mat position; /* [max_length,D] sines and cosines, not learned: paper 3.5 */
+    size_t n;                 /* parameters in all */
+    struct mat master;        /* [1,n] */
+    struct mat copy;          /* [1,n] of type matrix; absent when that is the master's type */
+    void *panels;             /* packed matrices; the master then holds the vectors alone */
+    struct safetensors *file; /* that the panels lie in, read-only; NULL: memory of their own */
+    struct mat position;      /* [max_length,D] sines and cosines, not learned: paper 3.5 */
     struct weights w;
 };
 
@@ -76,12 +77,21 @@ enum heed_status parameters_open(struct parameters **out, struct backend *be,
                                  struct heed_error *err);
 void parameters_free(struct parameters *p);
 
+/* Whether matrices of this shape can be packed: q, k and v are then whole panels. */
+static inline bool parameters_fit_panels(const struct heed_config *c)
+{
+    return c->d_model % PACK_ROWS == 0 && c->d_ff % PACK_ROWS == 0;
+}
+
 /* Weights for translation alone, from a file: the matrices in a packed type, biases and norms in
- * f32. The file holds them in F32, BF16, or I8 with NAME.scale beside each; type TYPE_F32 asks for
- * what is nearest to that. d_model and d_ff must be multiples of PACK_ROWS. */
+ * f32. The file holds the matrices in F32, in BF16, or in I8: all of them as panels (panels.h) in
+ * one tensor. Type TYPE_F32 asks for what is nearest to that. */
 enum heed_status parameters_open_packed(struct parameters **out, struct backend *be,
                                         const struct heed_config *c, enum type type,
                                         const char *path, struct heed_error *err);
+/* Writes parameters of TYPE_PACKED_I8, of a backend that has them as panels, to such a file. */
+enum heed_status parameters_save_packed(struct parameters *p, const char *path,
+                                        struct heed_error *err);
 size_t parameters_count(const struct heed_config *c);
 
 /* Binds w to an array laid out like the master: gradients. */

@@ -9,7 +9,7 @@
  * Weights and optimizer state live in such files. Order of a read: map, check the header against
  * the file, check the tensors against each other, check the CRC, make unaligned tensors usable.
  * Only then does a caller see a pointer. The map is read-only and private; it relies on nobody
- * shortening the file under it, which file_write never does: it replaces files.
+ * writing to the file or shortening it under it, which file_write never does: it replaces files.
  */
 #include "model/safetensors.h"
 
@@ -365,13 +365,19 @@ static enum heed_status check_metadata(const struct safetensors *s, const char *
     return HEED_OK;
 }
 
-/* Moves every tensor that is not aligned to its element into the arena: foreign headers may have
- * any length, and an odd number of BF16 elements may precede an F32. */
+/* I8 is panels, which are lines. */
+static size_t alignment(enum type type)
+{
+    return type == TYPE_I8 ? DATA_ALIGN : type_size(type);
+}
+
+/* Moves every tensor that is not aligned into the arena: foreign headers may have any length, and
+ * an odd number of BF16 elements may precede an F32. */
 static void place_unaligned(struct safetensors *s, struct arena *a)
 {
     for (int i = 0; i < s->n; i++) {
         struct tensor *t = &s->tensor[i];
-        if (t->bytes == 0 || (uintptr_t)t->data % type_size(t->type) == 0) continue;
+        if (t->bytes == 0 || (uintptr_t)t->data % alignment(t->type) == 0) continue;
         void *to = arena_take(a, t->bytes);
         if (!to) continue;
         memcpy(to, t->data, t->bytes);

@@ -14,7 +14,7 @@ struct tensor {
     enum type type;
     int dims;         /* 1 or 2 */
     int64_t shape[2]; /* rows, cols; a vector has shape[0] only */
-    const void *data;
+    const void *data; /* when read: aligned to its elements, I8 to 64 bytes */
     size_t bytes;
 };
 

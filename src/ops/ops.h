@@ -33,7 +33,7 @@ enum type {
     TYPE_F32,
     TYPE_BF16,
     TYPE_F64, /* only in ref, for gradient checks */
-    TYPE_I8,  /* only in files: numbers in units of their row's scale, see quant.h */
+    TYPE_I8,  /* only on the way from files: numbers in units of their row's scale, see quant.h */
     /* Weights of linear and embed in the backend's own layout, for translation: see pack. They have
      * no elements to point at; matrices whose rows are a multiple of PACK_ROWS and that lie one
      * after another are one matrix. */
@@ -121,7 +121,7 @@ struct attention {
     struct drop drop; /* on the weights; element (query row * H + head, key of the sentence) */
 };
 
-/* Weights as a file has them, in host memory: [rows, cols] of F32, BF16 or I8. */
+/* Weights in host memory: [rows, cols] of F32, BF16 or I8. */
 struct stored {
     const void *v;
     enum type type;
@@ -156,6 +156,8 @@ struct ops {
     int chunk, chunk_rows; /* elements and rows, at most, of a chunk of logits that suits the
                             * device */
     int rows;              /* hypotheses of a step of translation that do */
+    bool panels;           /* TYPE_PACKED_I8 is what panels.h describes, in memory of the host: it
+                            * may be in a file, used where it lies */
 
     /* memory and order: the only calls that may fail or wait */
     enum heed_status (*alloc)(struct backend *be, void **p, size_t bytes, enum use use,

@@ -298,6 +298,7 @@ static const struct ops cpu_ops = {
     .chunk = 8 << 20,
     .chunk_rows = 1024,
     .rows = 128,
+    .panels = true,
     .alloc = cpu_alloc,
     .free = cpu_free,
     .zero = cpu_zero,

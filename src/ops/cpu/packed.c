@@ -15,9 +15,10 @@
 
 #include "base/error.h"
 #include "ops/bf16.h"
+#include "ops/panels.h"
 #include "ops/quant.h"
 
-enum { LANES = PACKED_LANES, LINE = 4 * LANES };
+enum { LANES = PACKED_LANES, LINE = PANEL_LINE };
 
 static int ceiling(int n, int size)
 {
@@ -33,32 +34,28 @@ static int group_of(enum packed_kind kind)
 }
 
 /* Bytes of a panel without what follows it, and with it */
-static size_t panel_body(enum packed_kind kind, int k)
+static size_t body_of(enum packed_kind kind, int k)
 {
+    if (kind == PACKED_I8) return panel_body(k);
     int groups = ceiling(k, group_of(kind));
     if (kind == PACKED_F32) groups = ceiling(groups, PACKED_THREE) * PACKED_THREE;
     return (size_t)groups * LINE;
 }
-static size_t panel_bytes(enum packed_kind kind, int k)
+static size_t stride_of(enum packed_kind kind, int k)
 {
-    return panel_body(kind, k) + (kind == PACKED_BF16 ? 0 : 2 * LINE);
+    return kind == PACKED_I8 ? panel_bytes(k)
+                             : body_of(kind, k) + (kind == PACKED_F32 ? 2 * LINE : 0);
 }
 
 size_t packed_bytes(enum packed_kind kind, int n, int k)
 {
-    return (size_t)ceiling(n, LANES) * panel_bytes(kind, k);
-}
-
-/* Where number i of a lane stands in its panel, of numbers in groups of `group` */
-static inline size_t at(int lane, int i, int group)
-{
-    return ((size_t)(i / group) * LANES + lane) * group + i % group;
+    return (size_t)ceiling(n, LANES) * stride_of(kind, k);
 }
 
 /* What follows the body of a panel */
-static float *panel_scales(enum packed_kind kind, const void *panel, int k)
+static float *scales_of(enum packed_kind kind, const void *panel, int k)
 {
-    return (float *)((char *)panel + panel_body(kind, k));
+    return (float *)((char *)panel + body_of(kind, k));
 }
 
 /* The power of two nearest to the length of w from below; 0: all are zero */
@@ -73,36 +70,19 @@ static float length_scale(const float *w, int k)
 /* A lane of a panel from a row of weights. */
 static void fill_f32(void *panel, int lane, const float *w, int k)
 {
-    float *to = panel, *scales = panel_scales(PACKED_F32, panel, k);
+    float *to = panel, *scales = scales_of(PACKED_F32, panel, k);
     float scale = length_scale(w, k), unit = scale > 0 ? 1 / scale : 0;
     double pairs = 0;
-    for (int i = 0; i < k; i++) to[at(lane, i, 1)] = w[i] * unit;
+    for (int i = 0; i < k; i++) to[panel_at(lane, i, 1)] = w[i] * unit;
     for (int i = 0; i + 1 < k; i += PACKED_THREE)
-        pairs += (double)to[at(lane, i, 1)] * to[at(lane, i + 1, 1)];
+        pairs += (double)to[panel_at(lane, i, 1)] * to[panel_at(lane, i + 1, 1)];
     scales[lane] = scale;
     scales[LANES + lane] = (float)pairs;
 }
 
 static void fill_bf16(void *panel, int lane, const float *w, int k)
 {
-    for (int i = 0; i < k; i++) ((uint16_t *)panel)[at(lane, i, 2)] = bf16_from_float(w[i]);
-}
-
-/* What follows a panel of int8: the scale and the sum of each lane */
-static void sum_i8(void *panel, int lane, const int8_t *w, float scale, int k)
-{
-    float *scales = panel_scales(PACKED_I8, panel, k);
-    int32_t sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int i = 0; i < k; i++) sum += w[i];
-    scales[lane] = scale;
-    ((int32_t *)scales)[LANES + lane] = sum;
-}
-
-static void fill_i8(void *panel, int lane, const int8_t *w, float scale, int k)
-{
-    for (int i = 0; i < k; i++) ((int8_t *)panel)[at(lane, i, 4)] = w[i];
-    sum_i8(panel, lane, w, scale, k);
+    for (int i = 0; i < k; i++) ((uint16_t *)panel)[panel_at(lane, i, 2)] = bf16_from_float(w[i]);
 }
 
 /* One row of stored weights as f32; the row itself where it is so already. */
@@ -122,44 +102,38 @@ static void fill_row(enum packed_kind kind, void *panel, struct stored from, int
     int8_t narrow[PACKED_K_MAX];
     int lane = row % LANES;
     if (kind == PACKED_I8 && from.type == TYPE_I8) {
-        fill_i8(panel, lane, (const int8_t *)from.v + (size_t)row * k, from.scale[row], k);
+        panel_put(panel, lane, (const int8_t *)from.v + (size_t)row * k, from.scale[row], k);
         return;
     }
     const float *w = stored_row(wide, from, row, k);
     if (kind == PACKED_I8)
-        fill_i8(panel, lane, narrow, quant_row(narrow, w, k), k);
+        panel_put(panel, lane, narrow, quant_row(narrow, w, k), k);
     else if (kind == PACKED_BF16)
         fill_bf16(panel, lane, w, k);
     else
         fill_f32(panel, lane, w, k);
 }
 
-/* A whole panel of int8 or bf16 weights that are stored so: groups of 4 bytes trade places, which
- * is most of what loading a model takes. */
-static void fill_stored(enum packed_kind kind, void *panel, struct stored from, int row, int k)
+/* A whole panel of bf16 weights that are stored so: pairs trade places, which is most of what
+ * loading a model takes. */
+static void fill_pairs(void *panel, const uint16_t *w, int k)
 {
-    size_t row_bytes = (size_t)k * 4 / group_of(kind);
-    const char *w = (const char *)from.v + row * row_bytes;
     char *to = panel;
-    for (size_t i = 0; i < row_bytes; i += 4)
-        for (int lane = 0; lane < LANES; lane++, to += 4) memcpy(to, w + lane * row_bytes + i, 4);
-    for (int lane = 0; lane < LANES && kind == PACKED_I8; lane++)
-        sum_i8(panel, lane, (const int8_t *)w + lane * row_bytes, from.scale[row + lane], k);
+    for (int i = 0; i < k; i += 2)
+        for (int lane = 0; lane < LANES; lane++, to += 4) memcpy(to, w + (size_t)lane * k + i, 4);
 }
 
 void packed_fill(enum packed_kind kind, void *panels, struct stored from, int n, int k, int threads)
 {
     assert(k <= PACKED_K_MAX);
-    size_t size = panel_bytes(kind, k);
-    bool as_stored = ((kind == PACKED_I8 && from.type == TYPE_I8) ||
-                      (kind == PACKED_BF16 && from.type == TYPE_BF16)) &&
-                     k % group_of(kind) == 0;
+    size_t size = stride_of(kind, k);
+    bool as_stored = kind == PACKED_BF16 && from.type == TYPE_BF16 && k % 2 == 0;
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int p = 0; p < ceiling(n, LANES); p++) {
         void *panel = (char *)panels + p * size;
         int row = p * LANES;
         if (as_stored && row + LANES <= n) {
-            fill_stored(kind, panel, from, row, k);
+            fill_pairs(panel, (const uint16_t *)from.v + (size_t)row * k, k);
             continue;
         }
         memset(panel, 0, size);
@@ -169,16 +143,16 @@ void packed_fill(enum packed_kind kind, void *panels, struct stored from, int n,
 
 void packed_row(float *to, const struct packed_weights *w, int row)
 {
-    const void *panel = (const char *)w->panels + row / LANES * panel_bytes(w->kind, w->k);
+    const void *panel = (const char *)w->panels + row / LANES * stride_of(w->kind, w->k);
     int lane = row % LANES;
-    float scale = w->kind == PACKED_BF16 ? 1 : panel_scales(w->kind, panel, w->k)[lane];
+    float scale = w->kind == PACKED_BF16 ? 1 : scales_of(w->kind, panel, w->k)[lane];
     for (int i = 0; i < w->k; i++) {
         if (w->kind == PACKED_F32)
-            to[i] = scale * ((const float *)panel)[at(lane, i, 1)];
+            to[i] = scale * ((const float *)panel)[panel_at(lane, i, 1)];
         else if (w->kind == PACKED_BF16)
-            to[i] = bf16_to_float(((const uint16_t *)panel)[at(lane, i, 2)]);
+            to[i] = bf16_to_float(((const uint16_t *)panel)[panel_at(lane, i, 2)]);
         else
-            to[i] = scale * ((const int8_t *)panel)[at(lane, i, 4)];
+            to[i] = scale * ((const int8_t *)panel)[panel_at(lane, i, 4)];
     }
 }
 
@@ -275,7 +249,7 @@ enum heed_status packed_run(struct packed_work *work, float *y, int ldy, const f
         .groups = ceiling(w->k, group_of(w->kind)),
         .pitch = pitch,
         .panels = w->panels,
-        .stride = panel_bytes(w->kind, w->k),
+        .stride = stride_of(w->kind, w->k),
         .bias = bias,
         .relu = relu,
     };

@@ -22,11 +22,11 @@ enum packed_kind { PACKED_F32, PACKED_BF16, PACKED_I8, PACKED_KINDS };
 
 /* w [n,k] in panels of PACKED_LANES rows: 4 bytes of k (1, 2 or 4 numbers) of each row in turn,
  * then the next 4 bytes of each. For f32 and int8 two lines follow: the rows' scales, [LANES]
- * float, and for int8 their sums, [LANES] int32, for f32 the sums of the products of their pairs:
- * of every three numbers the first two are one. n and k, for f32 to a multiple of three, are filled
- * up with zeros. An f32 row is kept over its scale, a power of two that makes its length 1 to 2. So
- * matrices with n a multiple of PACKED_LANES that lie one after another are one matrix. Panels
- * start at multiples of 64 bytes, where the memory given does. */
+ * float, and for int8 their sums (ops/panels.h has all of int8), for f32 the sums of the products
+ * of their pairs, [LANES] float: of every three numbers the first two are one. n and k, for f32 to
+ * a multiple of three, are filled up with zeros. An f32 row is kept over its scale, a power of two
+ * that makes its length 1 to 2. So matrices with n a multiple of PACKED_LANES that lie one after
+ * another are one matrix. Panels start at multiples of 64 bytes, where the memory given does. */
 enum { PACKED_LANES = PACK_ROWS, PACKED_THREE = 3, PACKED_K_MAX = 65536 };
 
 struct packed_weights {

@@ -1,0 +1,66 @@
+/*
+ * panels.h - a matrix of int8 in the order in which products on a CPU read it. A file has it so too
+ * and is then used where it lies.
+ *
+ * PACK_ROWS rows are a panel. Its body has 4 columns of each row in turn, then the next 4 of each;
+ * two lines follow, the rows' scales (quant.h), float, and the sums of their numbers, int32.
+ * Columns are filled up to a multiple of 4 and rows to one of PACK_ROWS, all with zeros.
+ */
+#ifndef HEED_OPS_PANELS_H
+#define HEED_OPS_PANELS_H
+#include "ops/ops.h"
+
+enum { PANEL_LINE = 4 * PACK_ROWS }; /* bytes */
+
+static inline size_t panel_body(int cols)
+{
+    return ((size_t)cols + 3) / 4 * PANEL_LINE;
+}
+
+static inline size_t panel_bytes(int cols)
+{
+    return panel_body(cols) + 2 * PANEL_LINE;
+}
+
+static inline size_t panels_bytes(int rows, int cols)
+{
+    return ((size_t)rows + PACK_ROWS - 1) / PACK_ROWS * panel_bytes(cols);
+}
+
+/* Where number i of a row of a panel stands in it, of numbers that come in groups of `group` */
+static inline size_t panel_at(int row, int i, int group)
+{
+    return ((size_t)(i / group) * PACK_ROWS + row) * group + i % group;
+}
+
+/* [PACK_ROWS] */
+static inline float *panel_scales(const void *panel, int cols)
+{
+    return (float *)((char *)panel + panel_body(cols));
+}
+
+/* [PACK_ROWS] */
+static inline int32_t *panel_sums(const void *panel, int cols)
+{
+    return (int32_t *)(panel_scales(panel, cols) + PACK_ROWS);
+}
+
+/* A row of a panel whose columns beyond the last are zero already. */
+static inline void panel_put(void *panel, int row, const int8_t *q, float scale, int cols)
+{
+    int32_t sum = 0;
+    for (int i = 0; i < cols; i++) ((int8_t *)panel)[panel_at(row, i, 4)] = q[i];
+#pragma omp simd reduction(+ : sum)
+    for (int i = 0; i < cols; i++) sum += q[i];
+    panel_scales(panel, cols)[row] = scale;
+    panel_sums(panel, cols)[row] = sum;
+}
+
+/* q[cols] = a row of a panel, in units of the scale that is returned */
+static inline float panel_get(int8_t *q, const void *panel, int row, int cols)
+{
+    for (int i = 0; i < cols; i++) q[i] = ((const int8_t *)panel)[panel_at(row, i, 4)];
+    return panel_scales(panel, cols)[row];
+}
+
+#endif
