@@ -17,6 +17,13 @@ pc=$(find "$dir/prefix" -name heed.pc)
 PKG_CONFIG_PATH=$(dirname "$pc")
 export PKG_CONFIG_PATH
 [ "$(find "$dir/prefix" -name '*.h')" = "$dir/prefix/include/heed.h" ]
+# the names of C++ templates are meant to be met
+others=$(nm --defined-only --extern-only "$(find "$dir/prefix" -name libheed.a)" |
+    awk 'NF == 3 && $2 != "u" && $3 !~ /^heed_/')
+[ -z "$others" ] || {
+    echo "libheed.a shows more than heed.h does: $others"
+    exit 1
+}
 # shellcheck disable=SC2046 # one word a flag
 cc -Wall -Wextra -Werror "$source/examples/translate.c" $(pkg-config --cflags --libs heed) \
     -o "$dir/translate"
