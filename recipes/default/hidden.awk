@@ -12,8 +12,12 @@ function bare(s)
 }
 BEGIN {
     FS = "\t"
-    while ((getline line <hidden) > 0)
+    while ((got = (getline line <hidden)) > 0)
         if (bare(line) != "") seen[bare(line)] = 1
+    if (got < 0) { # without them nothing would be left out
+        print "hidden.awk: cannot read " hidden >"/dev/stderr"
+        exit 1
+    }
 }
 {
     for (i = 1; i <= NF; i++)

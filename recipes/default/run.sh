@@ -44,7 +44,7 @@ train() {
 
 for language in de zh; do
     [ -f "$out/lack.$language.out" ] && continue
-    [ -d "$out/first.int8" ] || train first "$text/train.tsv" 24000
+    [ -f "$out/first.int8/model.safetensors" ] || train first "$text/train.tsv" 24000
     "$heed" translate --device "$device" --model "$out/first.int8" <"$text/lack.$language.src" \
         >"$out/lack.$language.tmp"
     mv "$out/lack.$language.tmp" "$out/lack.$language.out"
