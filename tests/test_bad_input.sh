@@ -97,6 +97,12 @@ cp -r "$dir/o3" "$dir/o4"
 cp "$dir/vocab2" "$dir/o4/vocab.model"
 refuses 1 "310 pieces, expected 300" translate --model "$dir/o4"
 
+# a shape that smaller weights have no order for is refused before anything is written
+accepts $train --d-ff 24 --src "$dir/a" --tgt "$dir/b" --out "$dir/uneven"
+for weights in bf16 int8; do
+    refuses 1 "d_ff 24, expected multiples of 16" quantize --weights $weights --out "$dir/o5" "$dir/uneven"
+done
+
 # damaged models
 accepts quantize --out "$dir/int8" "$dir/o3"
 cp "$dir/vocab" "$dir/o4/vocab.model"

@@ -49,14 +49,15 @@ static enum heed_status write_bf16(const char *path, const struct safetensors *f
     return st;
 }
 
-static enum heed_status open_int8(struct parameters **p, struct backend *be, const char *dir,
-                                  const char *weights, struct heed_error *err)
+/* The model as it will be read: what cannot be used is refused before anything is written. */
+static enum heed_status open_packed(struct parameters **p, struct backend *be, enum type type,
+                                    const char *dir, const char *weights, struct heed_error *err)
 {
     char path[PATH];
     struct heed_config c;
     enum heed_status st = file_join(path, sizeof path, dir, MODEL_CONFIG, err);
     if (!st) st = config_load(&c, path, err);
-    if (!st) st = parameters_open_packed(p, be, &c, TYPE_PACKED_I8, weights, err);
+    if (!st) st = parameters_open_packed(p, be, &c, type, weights, err);
     return st;
 }
 
@@ -68,14 +69,15 @@ enum heed_status heed_quantize(const char *dir, enum heed_weights weights, const
     struct backend *be = NULL;
     struct parameters *p = NULL;
     bool int8 = weights == HEED_WEIGHTS_INT8;
+    enum type type = int8 ? TYPE_PACKED_I8 : TYPE_PACKED_BF16;
     if (weights != HEED_WEIGHTS_BF16 && !int8)
         return error_set(err, HEED_EARG, "weights are neither bf16 nor int8");
     enum heed_status st = file_join(from, sizeof from, dir, MODEL_WEIGHTS, err);
     if (!st) st = file_join(to, sizeof to, out, MODEL_WEIGHTS, err);
     if (!st) st = safetensors_open(&file, from, err);
     if (!st) st = check_large(file, from, err);
-    if (!st && int8) st = backend_open(&be, "cpu", 0, err);
-    if (!st && int8) st = open_int8(&p, be, dir, from, err);
+    if (!st) st = backend_open(&be, "cpu", 0, err);
+    if (!st) st = open_packed(&p, be, type, dir, from, err);
     if (!st) st = file_mkdir(out, err);
     if (!st) st = file_copy(dir, out, MODEL_CONFIG, err);
     if (!st) st = file_copy(dir, out, MODEL_VOCAB, err);
