@@ -96,6 +96,10 @@ for command in translate attention; do
     grep -q -- '--to is missing: this model translates to de, zh, and line 1' "$dir/err" ||
         fail "$command without --to: $(cat "$dir/err")"
 done
+for line in '>>fr<< a' '>> a << b' '>>'; do
+    "$heed" translate --model "$dir/several" ">>zh<< a" "$line" 2>"$dir/err" && fail "$line has a tag"
+    grep -q 'de, zh, and line 2' "$dir/err" || fail "$line: $(cat "$dir/err")"
+done
 printf '>>de<< a\n\n' | "$heed" translate --model "$dir/several" --quiet >"$dir/out"
 "$heed" translate --model "$dir/several" --quiet --to de a "" | cmp - "$dir/out" || fail "a tag and --to differ"
 

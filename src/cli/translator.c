@@ -70,6 +70,11 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static bool is_tag(const char *text, size_t len)
+{
+    return len >= 5 && !memcmp(text, ">>", 2) && !memcmp(text + len - 2, "<<", 2);
+}
+
 /* The languages of a model of several, by the tags of its vocabulary: "en, de, zh" */
 static void languages_list(struct translator *t)
 {
@@ -78,17 +83,31 @@ static void languages_list(struct translator *t)
     for (int32_t id = 0; id < heed_tokenizer_size(k); id++) {
         const char *piece = heed_tokenizer_piece(k, id);
         size_t len = strlen(piece);
-        if (len < 5 || strncmp(piece, ">>", 2) || strcmp(piece + len - 2, "<<")) continue;
+        if (!is_tag(piece, len)) continue;
         if (n + len >= sizeof t->languages) return;
         n += (size_t)sprintf(t->languages + n, "%s%.*s", n ? ", " : "", (int)len - 4, piece + 2);
     }
 }
 
+/* Whether a line begins with a tag of the vocabulary. */
+static bool is_tagged(const struct heed_tokenizer *k, const char *line)
+{
+    const char *end = strstr(line, "<<");
+    size_t len = end ? (size_t)(end - line) + 2 : 0;
+    if (!is_tag(line, len)) return false;
+    for (int32_t id = 0; id < heed_tokenizer_size(k); id++) {
+        const char *piece = heed_tokenizer_piece(k, id);
+        if (!strncmp(piece, line, len) && !piece[len]) return true;
+    }
+    return false;
+}
+
 int translator_check(const struct translator *t, const char *const *line, int n)
 {
     if (t->o.to || !t->languages[0]) return CLI_DONE;
+    const struct heed_tokenizer *k = heed_model_tokenizer(t->model);
     for (int i = 0; i < n; i++) {
-        if (line[i][strspn(line[i], " \t\r")] == '\0' || !strncmp(line[i], ">>", 2)) continue;
+        if (line[i][strspn(line[i], " \t\r")] == '\0' || is_tagged(k, line[i])) continue;
         return cli_misuse("--to is missing: this model translates to %s, and line %lld does not "
                           "begin with a tag such as >>%.*s<<",
                           t->languages, (long long)t->lines + i + 1,
