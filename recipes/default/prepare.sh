@@ -75,9 +75,9 @@ both() {
 
 # lack LANGUAGE OTHER NAME...: what the other language's text has
 lack() {
-    local language=$1 other=$2
+    local language=$1 other=$2 name
     shift 2
-    printf "$out/clean.$other.%s.tsv\n" "$@" | xargs cat | cut -f 1 | LC_ALL=C awk -v language="$language" '
+    for name in "$@"; do cut -f 1 "$out/clean.$other.$name.tsv"; done | LC_ALL=C awk -v language="$language" '
         NR == FNR { seen[$0] = 1; next }
         !($0 in seen) { seen[$0] = 1; print ">>" language "<< " $0 }' \
         <(cat "$out/clean.$language".*.tsv | cut -f 1) - >"$out/lack.$language.src"
