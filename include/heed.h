@@ -201,6 +201,8 @@ enum heed_weights {
 HEED_API enum heed_status heed_quantize(const char *dir, enum heed_weights weights, const char *out,
                                         struct heed_error *err);
 
+/* On a CPU, weights that are stored in int8 are read from their file as long as the model lives: it
+ * may be replaced by renaming another over it, but not overwritten or shortened. */
 HEED_API struct heed_model *heed_model_load(struct heed_engine *e, const char *dir,
                                             enum heed_weights weights, struct heed_error *err);
 HEED_API void heed_model_free(struct heed_model *m);
