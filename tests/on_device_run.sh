@@ -96,7 +96,7 @@ sanitizer() {
     for program in device golden golden_beam; do sanitized "$1" $program & done
     for test in long_text wishes alignment; do sanitized "$1" session "*_$test" & done
     for op in $ops; do sanitized "$1" ops "$op" & done
-    for test in exact matter damaged averaged patience ends directory saves pieces spares curve; do
+    for test in exact matter damaged averaged patience ends directory saves vocabulary skip spares curve; do
         sanitized "$1" train "*_$test*" &
     done
     wait
