@@ -23,7 +23,6 @@
 enum {
     SPAN = 65536,       /* elements of a flat array that one thread takes at a time */
     MAX_THREADS = 1024, /* beyond this the runtime may not be able to start them */
-    PAGE = 4096,
     HUGE_PAGE = 2 << 20,
     HUGE_FROM = 64 << 20 /* bytes of a block that asks for them */
 };
@@ -40,30 +39,19 @@ static size_t size_min(size_t a, size_t b)
 
 /* ---- memory and order ---- */
 
-/* What is swept from end to end is brought into memory at once, which takes less than to meet its
- * pages one by one, and asks for huge pages where it is large. */
-static void bring(struct cpu *cpu, char *block, size_t bytes)
-{
-#ifdef MADV_HUGEPAGE
-    if (bytes >= HUGE_FROM) (void)madvise(block, bytes, MADV_HUGEPAGE);
-#endif
-#ifdef MADV_POPULATE_WRITE
-#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, bytes / 4))
-    for (size_t i = 0; i < bytes; i += SPAN * 4)
-        (void)madvise(block + i, size_min(bytes - i, SPAN * 4), MADV_POPULATE_WRITE);
-#endif
-    (void)cpu;
-}
-
+/* What is swept from end to end asks for huge pages where it is large. */
 static enum heed_status cpu_alloc(struct backend *be, void **p, size_t bytes, enum use use,
                                   struct heed_error *err)
 {
-    size_t align = use == USED_IN_PART ? 64 : bytes < HUGE_FROM ? PAGE : HUGE_PAGE;
+    (void)be;
+    size_t align = use == USED_WHOLE && bytes >= HUGE_FROM ? HUGE_PAGE : 64;
     void *block = NULL;
     if (bytes <= SIZE_MAX - align)
         block = aligned_alloc(align, bytes ? (bytes + align - 1) / align * align : align);
     if (!block) return error_memory(err, bytes, "the CPU backend");
-    if (use == USED_WHOLE) bring(cpu_of(be), block, bytes);
+#ifdef MADV_HUGEPAGE
+    if (align == HUGE_PAGE) (void)madvise(block, bytes, MADV_HUGEPAGE);
+#endif
     *p = block;
     return HEED_OK;
 }
