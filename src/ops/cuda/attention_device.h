@@ -217,6 +217,20 @@ static __device__ __forceinline__ void as_left(uint32_t (&to)[4], const float (&
     to[2] = pack(next[0], next[1]), to[3] = pack(next[2], next[3]);
 }
 
+/* c += left times 16 tile rows */
+template <int D>
+static __device__ __forceinline__ void add_product(float (&c)[D / 8][4], const uint32_t (&left)[4],
+                                                   uint32_t rows, const struct lanes &l)
+{
+#pragma unroll
+    for (int pair = 0; pair < D / 16; pair++) {
+        uint32_t r[4];
+        load_right_turned(r, rows, pair, l);
+        multiply(c[2 * pair], left, r[0], r[1]);
+        multiply(c[2 * pair + 1], left, r[2], r[3]);
+    }
+}
+
 /* Writes one warp's 16 rows of results, times up for rows g and down for rows g + 8, to rows
  * [first, first + 16) of a head, as far as row `end`, by way of 16 tile rows that are free. */
 template <int D>

@@ -87,13 +87,7 @@ static __device__ __forceinline__ void attend_step(struct query_tile<D> &t, uint
     for (int n = 0; n < N; n += 2) {
         uint32_t w[4];
         as_left(w, s[n], s[n + 1]);
-#pragma unroll
-        for (int pair = 0; pair < D / 16; pair++) {
-            uint32_t b[4];
-            load_right_turned(b, values + n * 8 * D * 2, pair, l);
-            multiply(t.o[2 * pair], w, b[0], b[1]);
-            multiply(t.o[2 * pair + 1], w, b[2], b[3]);
-        }
+        add_product<D>(t.o, w, values + n * 8 * D * 2, l);
     }
 }
 

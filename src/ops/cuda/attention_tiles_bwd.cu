@@ -237,15 +237,10 @@ static __device__ __forceinline__ void whole_queries(float (&dq)[D / 8][4],
 {
     uint32_t slopes = shared_address(room.slopes);
     for (int j = 0; j < seen; j += 16) {
-        uint32_t x[4], y[4], k = row_address<D>(room.k, j);
+        uint32_t x[4];
         int row = j + (lane & 7) + (lane >> 4) * 8, column = at + (lane >> 3 & 1) * 8;
         load_matrix_turned(x, slopes + row * room.pitch + column * 2);
-#pragma unroll
-        for (int pair = 0; pair < D / 16; pair++) {
-            load_right_turned(y, k, pair, l);
-            multiply(dq[2 * pair], x, y[0], y[1]);
-            multiply(dq[2 * pair + 1], x, y[2], y[3]);
-        }
+        add_product<D>(dq, x, row_address<D>(room.k, j), l);
     }
 }
 
@@ -332,13 +327,7 @@ static __device__ __forceinline__ void queries_step(float (&dq)[D / 8][4],
         }
     uint32_t ds[4];
     as_left(ds, dw[0], dw[1]);
-#pragma unroll
-    for (int pair = 0; pair < D / 16; pair++) {
-        uint32_t y[4];
-        load_right_turned(y, k, pair, l);
-        multiply(dq[2 * pair], ds, y[0], y[1]);
-        multiply(dq[2 * pair + 1], ds, y[2], y[3]);
-    }
+    add_product<D>(dq, ds, k, l);
 }
 
 template <int D>
