@@ -10,6 +10,7 @@
  */
 #include <assert.h>
 
+#include "ops/adam.h"
 #include "ops/bf16.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/vec.h"
@@ -478,14 +479,10 @@ static double sum_squares(const float *g, size_t n)
     return sum;
 }
 
-/* Adam's constants in f32; bias correction is in rate and root. */
-struct adam_row {
-    float factor, new1, old2, new2, rate, root, epsilon;
-};
-
-INLINE vf adam_at(float *p, float *m, float *v, const float *g, size_t i, int k, struct adam_row c)
+INLINE vf adam_at(float *p, float *m, float *v, const float *g, size_t i, int k, float factor,
+                  struct adam_rates c)
 {
-    vf grad = vf_load_part(g, i, k, 0, TYPE_F32) * c.factor;
+    vf grad = vf_load_part(g, i, k, 0, TYPE_F32) * factor;
     vf first = vf_load_part(m, i, k, 0, TYPE_F32);
     vf second = vf_load_part(v, i, k, 0, TYPE_F32);
     first = first + (grad - first) * c.new1;
@@ -501,22 +498,14 @@ INLINE vf adam_at(float *p, float *m, float *v, const float *g, size_t i, int k,
 static void adam(float *p, float *m, float *v, uint16_t *copy, const float *g, size_t n,
                  float factor, const struct adam *h)
 {
-    struct adam_row c = {
-        .factor = factor,
-        .new1 = (float)(1 - h->beta1),
-        .old2 = (float)h->beta2,
-        .new2 = (float)(1 - h->beta2),
-        .rate = (float)(h->lr / (1 - pow(h->beta1, (double)h->step))),
-        .root = (float)(1 / sqrt(1 - pow(h->beta2, (double)h->step))),
-        .epsilon = (float)h->epsilon,
-    };
+    struct adam_rates c = adam_rates(h);
     size_t i = 0;
     for (; i + W <= n; i += W) {
-        vf param = adam_at(p, m, v, g, i, W, c);
+        vf param = adam_at(p, m, v, g, i, W, factor, c);
         if (copy) vf_store(copy, i, param, TYPE_BF16);
     }
     if (i == n) return;
-    vf param = adam_at(p, m, v, g, i, (int)(n - i), c);
+    vf param = adam_at(p, m, v, g, i, (int)(n - i), factor, c);
     if (copy) vf_store_part(copy, i, (int)(n - i), param, TYPE_BF16);
 }
 

@@ -2,8 +2,7 @@
  * adam.cu - over flat arrays: the norm of the gradient, Adam in one sweep (paper 5.3), changes of
  * type.
  */
-#include <math.h>
-
+#include "ops/adam.h"
 #include "ops/cuda/device.h"
 
 enum { THREADS = 256, WARPS = THREADS / LANES, BLOCKS = 132 * 8, V = 8 };
@@ -62,13 +61,8 @@ void cuda_sqnorm(struct gpu *c, double *out, struct mat g)
 
 /* ---- Adam ---- */
 
-struct rates {
-    double scale, clip, limit; /* as in struct adam */
-    float new1, old2, new2, rate, root, epsilon;
-};
-
 /* What gradients are multiplied by; NAN: the step is not to be taken. */
-static __device__ inline float factor_of(struct rates h, double sq)
+static __device__ inline float factor_of(struct adam h, double sq)
 {
     double norm = sqrt(sq) * h.scale;
     if (!isfinite(norm) || (h.limit > 0 && norm > h.limit)) return NAN;
@@ -77,7 +71,7 @@ static __device__ inline float factor_of(struct rates h, double sq)
 
 template <int W>
 static __device__ inline void adam_at(float *p, float *m, float *v, bf16 *copy, const float *g,
-                                      float factor, struct rates h)
+                                      float factor, struct adam_rates r)
 {
     float param[W], first[W], second[W], grad[W];
     load(grad, g);
@@ -87,9 +81,9 @@ static __device__ inline void adam_at(float *p, float *m, float *v, bf16 *copy, 
 #pragma unroll
     for (int i = 0; i < W; i++) {
         grad[i] *= factor;
-        first[i] += (grad[i] - first[i]) * h.new1;
-        second[i] = second[i] * h.old2 + grad[i] * grad[i] * h.new2;
-        param[i] -= h.rate * first[i] / (sqrtf(second[i]) * h.root + h.epsilon);
+        first[i] += (grad[i] - first[i]) * r.new1;
+        second[i] = second[i] * r.old2 + grad[i] * grad[i] * r.new2;
+        param[i] -= r.rate * first[i] / (sqrtf(second[i]) * r.root + r.epsilon);
     }
     store(m, first);
     store(v, second);
@@ -99,7 +93,7 @@ static __device__ inline void adam_at(float *p, float *m, float *v, bf16 *copy, 
 
 static __global__ void __launch_bounds__(THREADS)
     adam_sweep(float *p, float *m, float *v, bf16 *copy, const float *g, const double *sq, size_t n,
-               size_t wide, struct rates h)
+               size_t wide, struct adam h, struct adam_rates r)
 {
     __shared__ float shared_factor;
     if (threadIdx.x == 0) shared_factor = factor_of(h, *sq);
@@ -108,25 +102,14 @@ static __global__ void __launch_bounds__(THREADS)
     if (isnan(factor)) return;
     size_t stride = (size_t)gridDim.x * THREADS, first = (size_t)blockIdx.x * THREADS + threadIdx.x;
     for (size_t i = first * V; i < wide; i += stride * V)
-        adam_at<V>(p + i, m + i, v + i, copy ? copy + i : NULL, g + i, factor, h);
+        adam_at<V>(p + i, m + i, v + i, copy ? copy + i : NULL, g + i, factor, r);
     for (size_t i = wide + first; i < n; i += stride)
-        adam_at<1>(p + i, m + i, v + i, copy ? copy + i : NULL, g + i, factor, h);
+        adam_at<1>(p + i, m + i, v + i, copy ? copy + i : NULL, g + i, factor, r);
 }
 
 void cuda_adam(struct gpu *c, struct mat p, struct mat m, struct mat v, struct mat copy,
                struct mat g, const double *sq, const struct adam *h)
 {
-    struct rates r = {
-        .scale = h->scale,
-        .clip = h->clip,
-        .limit = h->limit,
-        .new1 = (float)(1 - h->beta1),
-        .old2 = (float)h->beta2,
-        .new2 = (float)(1 - h->beta2),
-        .rate = (float)(h->lr / (1 - pow(h->beta1, (double)h->step))),
-        .root = (float)(1 / sqrt(1 - pow(h->beta2, (double)h->step))),
-        .epsilon = (float)h->epsilon,
-    };
     if (p.type != TYPE_F32 || (copy.p && copy.type != TYPE_BF16)) {
         cuda_refuse(c, "parameters other than f32 with a copy in bf16");
         return;
@@ -137,7 +120,7 @@ void cuda_adam(struct gpu *c, struct mat p, struct mat m, struct mat v, struct m
     int blocks = min(BLOCKS * 4, max(1, ceiling(n, THREADS * V)));
     adam_sweep<<<blocks, THREADS, 0, c->stream>>>((float *)p.p, (float *)m.p, (float *)v.p,
                                                   (bf16 *)copy.p, (const float *)g.p, sq, n, wide,
-                                                  r);
+                                                  *h, adam_rates(h));
 }
 
 /* ---- changes of type ---- */
