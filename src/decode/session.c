@@ -49,7 +49,7 @@ static enum heed_status weights_open(struct heed_model *m, const struct heed_con
     return s;
 }
 
-/* A vocabulary, which takes half as long to load as the weights of a small model. */
+/* A vocabulary, which takes about as long to load as small weights to check. */
 struct vocabulary {
     const char *dir;
     int size; /* expected */
