@@ -1,6 +1,6 @@
 #!/bin/bash
 # test_kill.sh - a run that is killed with -9 at random moments ends in the same bytes as one that
-# was left alone.
+# was left alone; one that is asked to end saves where it is.
 #
 # usage: test_kill.sh PROGRAM [KILLS]
 set -eu
@@ -49,4 +49,16 @@ fi
 grep '"event":"step"' "$dir/killed/log.jsonl" | sed 's/.*"step":\([0-9]*\).*/\1/' |
     awk '$1 != NR { print "log.jsonl: line " NR " is of step " $1; exit 1 }
         END { if (NR != '"$last"') { print "log.jsonl has " NR " steps"; exit 1 } }'
+
+# timeout and others signal the process and its group: asked twice at once is asked once
+"${train[@]}" --out "$dir/asked" --steps 1000000 --save-every 0 &
+pid=$!
+sleep 1
+for _ in 1 2 3 4 5 6 7 8 9; do kill -TERM "$pid" 2>/dev/null || true; done
+status=0
+wait "$pid" || status=$?
+if [ "$status" != 143 ] || [ ! -f "$dir/asked/model.safetensors" ]; then
+    echo "asked to end: status $status, expected 143 and a saved model"
+    exit 1
+fi
 echo "killed $kills times, $last steps: the same bytes"

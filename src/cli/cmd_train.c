@@ -2,11 +2,12 @@
  * cmd_train.c - `heed train`: parallel text in, a model directory out.
  *
  * The options are fields of struct heed_train_options and struct heed_config one by one. Ctrl-C or
- * SIGTERM asks the trainer to save and return; a second one kills.
+ * SIGTERM asks the trainer to save and return; one more, a second later or after, kills.
  */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli/cli.h"
 #include "cli/options.h"
@@ -26,16 +27,25 @@ struct train {
 /* The signal that asked for a stop. A handler can reach nothing but a global. */
 static volatile sig_atomic_t stop_signal;
 
-static void on_signal(int signal_number)
+/* timeout(1) and others send a signal to the process and to its group: that comes twice but means
+ * once. Only one that comes later asks for more than a stop. */
+static void on_signal(int number)
 {
-    stop_signal = signal_number;
+    static volatile time_t asked;
+    if (!stop_signal) {
+        stop_signal = number;
+        asked = time(NULL);
+    } else if (time(NULL) - asked > 1) {
+        signal(number, SIG_DFL);
+        raise(number);
+    }
 }
 
-/* SA_RESETHAND: the second signal finds the default action, which kills. A signal that came ignored
- * stays so: a shell starts background jobs that way, and their Ctrl-C is meant for another. */
+/* A signal that came ignored stays so: a shell starts background jobs that way, and their Ctrl-C is
+ * meant for another. */
 static void catch_signal(int number)
 {
-    struct sigaction before, a = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND | SA_RESTART};
+    struct sigaction before, a = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&a.sa_mask);
     if (sigaction(number, NULL, &before) == 0 && before.sa_handler == SIG_IGN) return;
     sigaction(number, &a, NULL);

@@ -65,7 +65,6 @@ struct batches {
     enum heed_status status;
     struct heed_error err;
     struct batch_counts counts;
-    bool counted; /* counts are final */
 
     /* the caller */
     int turn;      /* the stage at hand */
@@ -94,8 +93,8 @@ static void counts_note(struct batches *s, const struct pool *p)
     c->longer += p->counts.longer;
     c->invalid += p->counts.invalid;
     pthread_mutex_lock(&s->lock);
-    if (!s->counted) s->counts = *c;
-    s->counted |= p->last && s->complete;
+    c->all = p->last && s->complete;
+    if (!s->counts.all) s->counts = *c;
     pthread_mutex_unlock(&s->lock);
 }
 

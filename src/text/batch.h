@@ -37,12 +37,13 @@ struct batch_options {
     struct batch_cursor start;
 };
 
-/* Counts over one epoch (the first one that was read to the end, or so far). */
+/* Counts over one epoch. */
 struct batch_counts {
     int64_t pairs;   /* usable pairs */
     int64_t empty;   /* dropped: a side without tokens */
     int64_t longer;  /* dropped: longer than max_length or batch_tokens */
     int64_t invalid; /* kept: invalid UTF-8 or NUL bytes were replaced with U+FFFD */
+    bool all;        /* the corpus was read to its end; else: so far */
 };
 
 struct batches;

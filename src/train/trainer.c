@@ -292,8 +292,8 @@ static enum heed_status tell_start(struct heed_trainer *t, struct heed_error *er
 {
     char text[512];
     struct batch_counts n = batch_counted(t->batches);
-    int len =
-        snprintf(text, sizeof text, "%zu parameters; %lld pairs read", t->p->n, (long long)n.pairs);
+    int len = snprintf(text, sizeof text, "%zu parameters; %lld pairs read%s", t->p->n,
+                       (long long)n.pairs, n.all ? "" : " so far");
     if (n.empty || n.longer || n.invalid)
         len += snprintf(text + len, sizeof text - len,
                         " (%lld with an empty side and %lld too long left out, %lld with invalid "
