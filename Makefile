@@ -1,10 +1,10 @@
 # The commands people type. CMake and Ninja do the work; see CMakeLists.txt.
 #
-#   make            build build/heed                make bench    measure
-#   make demo       train a small model and use it  make fuzz     fuzz the file formats (clang)
-#   make test       build and run every test        make install  to PREFIX, /usr/local by default
-#   make test-cuda  those that need a GPU           make format clean
-#   make asan tsan  the tests under a sanitizer
+#   make             build build/heed                make test-cuda  those that need a GPU
+#   make demo        translate with it               make asan tsan  the tests under a sanitizer
+#   make demo-train  train a small model with it     make bench      measure
+#   make test        build and run every test        make fuzz       fuzz the file formats (clang)
+#   make install     to PREFIX, /usr/local           make format clean
 #
 # Missing packages are installed first, with an announcement (scripts/setup.sh).
 
@@ -18,7 +18,7 @@ configure = scripts/setup.sh && cmake -S . -B $(1) -G Ninja --log-level=NOTICE \
 build = cmake --build $(1) --target $(2) -- $$([ -t 2 ] || echo --quiet)
 check = ctest --test-dir $(1) --output-on-failure --parallel 2
 
-.PHONY: all demo test test-cuda asan tsan bench fuzz install format clean
+.PHONY: all demo demo-train test test-cuda asan tsan bench fuzz install format clean
 
 all:
 	@$(call configure,build)
@@ -26,6 +26,9 @@ all:
 
 demo: all
 	@scripts/demo.sh build/heed build/demo
+
+demo-train: all
+	@scripts/demo_train.sh build/heed build/demo-train
 
 test:
 	@$(call configure,build)

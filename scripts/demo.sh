@@ -1,35 +1,57 @@
 #!/bin/sh
-# demo.sh - from raw pairs to a translator in about a minute: numbers in English words are learned
-# in German and Chinese, and then read out for numbers that were not in the training text.
+# demo.sh - the model that comes with heed translates a few sentences in its four directions, and
+# shows what it looked at.
 #
 # usage: demo.sh PROGRAM DIRECTORY
 set -eu
 heed=${1:?usage: demo.sh PROGRAM DIRECTORY}
 dir=${2:?usage: demo.sh PROGRAM DIRECTORY}
-rm -rf "$dir"
 mkdir -p "$dir"
+sentences=0 milliseconds=0
 
-# say COMMAND...: shows a command and runs it
-say() {
-    printf '\n$ %s\n' "$*"
-    "$@"
+# translate TO TITLE SENTENCE...
+translate() {
+    to=$1
+    printf '\n%s\n' "$2"
+    shift 2
+    printf '%s\n' "$@" >"$dir/in"
+    began=$(date +%s%N)
+    "$heed" translate --quiet --to "$to" <"$dir/in" >"$dir/out"
+    milliseconds=$((milliseconds + ($(date +%s%N) - began) / 1000000))
+    sentences=$((sentences + $#))
+    paste "$dir/in" "$dir/out" | awk -F '\t' '{ printf "    %s\n        %s\n", $1, $2 }'
 }
 
-awk -v train="$dir/train.tsv" -v test="$dir/test.tsv" -v n=20000 -f "$(dirname "$0")/numbers.awk"
-cut -f 1 "$dir/test.tsv" >"$dir/test.src"
-echo "20,000 numbers in English words, with their German or Chinese ones:"
-awk -F '\t' 'NR <= 4 { print "    " $1 "  =  " $2 }' "$dir/train.tsv"
+translate de 'English to German: heed translate --to de' \
+    'Good morning! Did you sleep well?' \
+    'Could you please tell me how to get to the station?' \
+    'Two children are playing with a dog in the park.'
+translate en 'German to English: heed translate --to en' \
+    'Ich habe mein Handy zu Hause vergessen.' \
+    'Das Wetter soll morgen besser werden.' \
+    'Die Regierung will die Steuern senken.'
+translate zh 'English to Chinese: heed translate --to zh' \
+    'I have been learning Chinese for two years.' \
+    'Where can I buy a ticket?' \
+    'Click the button to save the file.'
+translate en 'Chinese to English: heed translate --to en' \
+    '我想学做中国菜。' \
+    '他每天早上六点起床。' \
+    '这本书比那本书有意思。'
 
-say "$heed" vocab --size 600 --tag '>>de<<' --tag '>>zh<<' --out "$dir/vocab.model" \
-    "$dir/train.tsv"
-say "$heed" train --pairs "$dir/train.tsv" --vocab "$dir/vocab.model" --preset tiny \
-    --dropout 0 --steps 1400 --batch-tokens 512 --warmup 300 --lr 0.001 --out "$dir/model"
+printf '\n%d sentences in %d ms, the four starts of the program included.\n' \
+    "$sentences" "$milliseconds"
 
-printf '\n$ %s translate --model %s < %s\n\n' "$heed" "$dir/model" "$dir/test.src"
-"$heed" translate --quiet --model "$dir/model" <"$dir/test.src" >"$dir/test.out"
-paste "$dir/test.tsv" "$dir/test.out" | awk -F '\t' '
-{
-    right += $2 == $3
-    printf "%s\n    %s%s\n", $1, $3, $2 == $3 ? "" : "    expected " $2
-}
-END { printf "\n%d of %d numbers that were not in the training text are right.\n", right, NR }'
+"$heed" attention --quiet --to zh --out "$dir/attention.svg" \
+    'She has been living in Berlin since last summer.'
+cat <<END
+
+What a translation looked at, token by token, is in $dir/attention.svg (open it in a browser).
+
+Next:
+    $heed translate --to de "Your own sentence."
+    $heed translate --to zh < english.txt > chinese.txt
+    $heed attention --to de "What did you look at?"
+    make demo-train        # trains a small model of its own in a minute; README.md says how to train yours
+    make install           # then it is: heed translate ...
+END

@@ -29,13 +29,14 @@ if [ ! -f "$out/vocab.model" ]; then
     rm "$out/vocab.tsv"
 fi
 
-# train NAME PAIRS STEPS: 6 layers each side, 384 wide; 34 million parameters are as many bytes in int8
+# train NAME PAIRS STEPS EVERY: 6 layers each side, 384 wide; 34 million parameters are as many bytes in
+# int8. The mean of the last ten checkpoints, one every so many steps.
 train() {
     "$heed" train --device "$device" --pairs "$2" --vocab "$out/vocab.model" --out "$out/$1" \
         --preset base --d-model 384 --d-ff 1536 --heads 6 --max-length 256 --precision bf16 \
         --dropout 0.2 --attention-dropout 0.1 --ff-dropout 0.1 --subword-dropout 0.1 \
         --batch-tokens 25000 --lr 0.0008 --warmup 4000 --clip 1 --steps "$3" \
-        --save-every 500 --keep 10 --seed 1 --resume
+        --save-every "$4" --keep 10 --seed 1 --resume
     "$heed" average --out "$out/$1.average" "$out/$1"/checkpoints/step-*
     "$heed" quantize --weights int8 --out "$out/$1.int8" "$out/$1.average"
 }
@@ -44,7 +45,7 @@ train() {
 
 for language in de zh; do
     [ -f "$out/lack.$language.out" ] && continue
-    [ -f "$out/first.int8/model.safetensors" ] || train first "$text/train.tsv" 24000
+    [ -f "$out/first.int8/model.safetensors" ] || train first "$text/train.tsv" 24000 500
     "$heed" translate --device "$device" --model "$out/first.int8" <"$text/lack.$language.src" \
         >"$out/lack.$language.tmp"
     mv "$out/lack.$language.tmp" "$out/lack.$language.out"
@@ -67,7 +68,7 @@ if [ "$(shown check <"$out/all.tsv" | wc -l)" != "$(wc -l <"$out/all.tsv")" ]; t
     echo "default: a sentence of a test set is in $out/all.tsv" >&2
     exit 1
 fi
-train model "$out/all.tsv" "${STEPS:-80000}"
+train model "$out/all.tsv" "${STEPS:-70000}" 1000
 for src in "$text"/dev.*.src; do
     name=$(basename "$src" .src)
     case $name in *zh) tokenize=zh ;; *) tokenize=13a ;; esac

@@ -69,7 +69,7 @@ static int widest(const char *const *piece, int n)
 
 /* ---- SVG ---- */
 
-enum { CELL = 28, FONT = 15, COLUMN = 8, GAP = 8, TITLE = 34, KEY = 46 }; /* pixels */
+enum { CELL = 28, FONT = 15, COLUMN = 8, WIDE = 11, GAP = 8, TITLE = 34, KEY = 46 }; /* pixels */
 
 static void escape(FILE *f, const char *s)
 {
@@ -147,7 +147,7 @@ static void svg_key(FILE *f, int left, int top)
 static void svg_write(FILE *f, const struct heed_attention *a, int layer, int head)
 {
     int left = widest(a->target, a->targets) * COLUMN + 3 * GAP;
-    int slope = widest(a->source, a->sources) * COLUMN; /* of the labels that stand askew */
+    int slope = widest(a->source, a->sources) * WIDE; /* of labels askew: >>de<< is all wide */
     int top = TITLE + slope * 4 / 5 + 2 * GAP;
     int right = left + a->sources * CELL + slope * 2 / 3 + 2 * GAP;
     int width = right > left + 260 ? right : left + 260, bottom = top + a->targets * CELL;
