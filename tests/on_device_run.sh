@@ -2,6 +2,7 @@
 # run.sh - the tests and benchmarks of the archive that on_device.sh made, on a machine with a GPU.
 #
 # usage: run.sh [tests] [bench] [translate] [memcheck] [racecheck]     (default: tests bench)
+#        run.sh part memcheck|racecheck PROGRAM [TESTS]
 #
 # DEVICE is the device, cuda:0 unless set. Exit status: the number of programs that failed.
 set -u
@@ -11,7 +12,6 @@ mkdir -p "$out"
 export LD_LIBRARY_PATH="$PWD/lib:/usr/local/cuda/lib64:${LD_LIBRARY_PATH:-}"
 export HEED_TEST_DEVICE="${DEVICE:-cuda:0}"
 export PATH="$PATH:/usr/local/cuda/bin"
-: >"$out/failed"
 ops='embed linear attend add_norm embed_bwd linear_bwd attend_bwd add_norm_bwd xent sqnorm adam cast
     cache_put topk'
 
@@ -80,8 +80,8 @@ translate() {
     done
 }
 
-# sanitized TOOL PROGRAM [TESTS]: those of its tests under compute-sanitizer, kernel by kernel
-sanitized() {
+# part TOOL PROGRAM [TESTS]: those of its tests under compute-sanitizer, kernel by kernel
+part() {
     name=$1_$2_$(echo "${3:-all}" | tr -d '*')
     how=
     [ "$1" = memcheck ] && how='--report-api-errors no' # some tests ask for too much on purpose
@@ -90,24 +90,34 @@ sanitized() {
     grep -E '=========' "$out/$name.log" | tail -n +2 | head -8
 }
 
-# Minutes each, and mostly a CPU core each: all at the same time.
+# Every program in parts of a minute or two, the longest first. Each takes a core, racecheck the GPU
+# as well: a few at the same time.
 sanitizer() {
     export HEED_CUDA_PLAIN=1 HEED_TEST_FEW=1
-    for program in device golden golden_beam; do sanitized "$1" $program & done
-    for test in long_text wishes alignment; do sanitized "$1" session "*_$test" & done
-    for op in $ops; do sanitized "$1" ops "$op" & done
-    for test in exact matter damaged averaged patience ends directory saves vocabulary skip spares curve; do
-        sanitized "$1" train "*_$test*" &
-    done
-    wait
+    {
+        for program in golden_beam golden device; do echo "$program"; done
+        for test in averaged exact curve ends damaged vocabulary patience older wrong directory saves spares \
+            matter skip; do
+            echo "train *_$test*"
+        done
+        for test in threads attention lengths alignment nothing; do echo "session *_$test"; done
+        for op in $ops; do echo "ops $op"; done
+    } | xargs -P "$2" -L 1 ./run.sh part "$1"
 }
 
+if [ "${1:-}" = part ]; then
+    shift
+    part "$@"
+    exit
+fi
+: >"$out/failed"
 [ $# -gt 0 ] || set -- tests bench
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,memory.used --format=csv,noheader
 for what in "$@"; do
     case $what in
     tests | bench | translate) $what ;;
-    memcheck | racecheck) sanitizer "$what" ;;
+    memcheck) sanitizer memcheck 16 ;;
+    racecheck) sanitizer racecheck 3 ;;
     *) echo "no $what here" ;;
     esac
 done

@@ -227,11 +227,9 @@ static void test_search(void **state)
     toy_open(&g.toy, *state, &c, precision_f32, false);
     parameters_read(&g);
     sources_read(&g);
-    int step = getenv("HEED_TEST_FEW") ? 4 : 1; /* for tools that make each search slow */
-    for (int i = 0; i < setups(&g); i += step) {
-        check_search(&g, i, true);
-        check_search(&g, i, false);
-    }
+    for (int i = 0; i < few(setups(&g), 1); i++)
+        for (int together = few(false, true); together <= true; together++)
+            check_search(&g, i, together);
     toy_close(&g.toy);
     safetensors_free(g.file);
 }

@@ -400,7 +400,7 @@ static int try_all(const struct op_test *test, const int *shape, enum type type,
     struct tally tally = {0};
     struct tally *kept = test->backends->device ? &tally : NULL;
     unsigned all = test->op->flags;
-    if (large || getenv("HEED_TEST_FEW")) { /* for tools that make each trial slow */
+    if (few(large, true)) {
         try(test, shape, type, 0, kept);
         if (all & ~VIEW) try(test, shape, type, all & ~VIEW, kept);
     } else {

@@ -145,12 +145,6 @@ static void assert_same_file(const char *a, const char *b)
     free(y);
 }
 
-/* Steps enough, or only so many for tools that make each step slow */
-static int few(int enough, int fewer)
-{
-    return getenv("HEED_TEST_FEW") ? fewer : enough;
-}
-
 static void test_schedule(void **state)
 {
     (void)state;
@@ -174,14 +168,14 @@ static void test_threads_and_resume_are_exact(void **state)
         o.precision = kind == BF16 ? HEED_BF16 : HEED_F32;
         o.subword_dropout = kind == SUBWORD_DROPOUT ? 0.3f : 0;
         o.accumulate = 2;
-        o.steps = few(12, 4);
+        o.steps = few(12, 3);
         must_train(&o, 1);
         o.out = two;
         must_train(&o, 2);
         o.out = cut;
-        o.steps = few(5, 2);
+        o.steps = few(5, 1);
         must_train(&o, 2);
-        o.steps = few(12, 4);
+        o.steps = few(12, 3);
         o.resume = true;
         must_train(&o, 1);
         const char *dirs[] = {one, two, cut};
@@ -209,12 +203,14 @@ static void test_seed_and_subword_dropout_matter(void **state)
 {
     (void)state;
     struct heed_train_options o = options(in_place("seed-1"));
+    o.steps = few(12, 3);
     must_train(&o, 1);
     o.out = in_place("seed-2");
     o.seed = 2;
     must_train(&o, 1);
     assert_other_file(in_place("seed-1/model.safetensors"), in_place("seed-2/model.safetensors"));
     o = options(in_place("subword"));
+    o.steps = few(12, 3);
     o.subword_dropout = 0.3f;
     must_train(&o, 1);
     assert_other_file(in_place("seed-1/model.safetensors"), in_place("subword/model.safetensors"));
@@ -270,6 +266,7 @@ static void test_another_vocabulary(void **state)
 {
     (void)state;
     struct heed_train_options o = options(in_place("mine"));
+    o.steps = few(12, 3);
     must_train(&o, 1);
     char src[96], tgt[96], other[96];
     strcpy(src, in_place("k.src"));
@@ -278,7 +275,7 @@ static void test_another_vocabulary(void **state)
     write_task(src, tgt, 'k');
     make_vocab(src, tgt, other);
     o.resume = true;
-    o.steps = 20;
+    o.steps = few(20, 4);
     o.vocab = other;
     assert_fails(&o, HEED_EARG, "another vocabulary");
     o.resume = false;
@@ -350,14 +347,14 @@ static void test_checkpoints_kept_and_averaged(void **state)
     struct seen seen = {0};
     struct heed_train_options o = options(in_place("kept"));
     o.valid = o.train;
-    o.valid_every = 4;
+    o.valid_every = few(4, 12);
     o.save_every = 3;
     o.keep = 2;
     o.event = note;
     o.user = &seen;
     must_train(&o, 1);
     assert_int_equal(seen.count[HEED_EVENT_STEP], 12);
-    assert_int_equal(seen.count[HEED_EVENT_VALID], 3);
+    assert_int_equal(seen.count[HEED_EVENT_VALID], few(3, 1));
     assert_int_equal(seen.count[HEED_EVENT_SAVE], 4);
     assert_int_equal(seen.count[HEED_EVENT_DONE], 1);
     assert_false(file_exists(in_place("kept/checkpoints/step-00000006")));
