@@ -22,7 +22,7 @@ static void own_directory(char path[CLI_PATH_MAX])
 
 const char *default_model(char path[CLI_PATH_MAX])
 {
-    static const char *const place[] = {"../models/default", "../share/heed/default"};
+    static const char *const place[] = {"models/default", "../share/heed/default"};
     enum { PLACES = sizeof place / sizeof place[0] };
     char own[CLI_PATH_MAX], file[CLI_PATH_MAX + 32];
     own_directory(own);

@@ -6,9 +6,9 @@
 
 enum { CLI_PATH_MAX = 4096 };
 
-/* Its directory, in path: share/heed/default beside the bin/ the program is installed in, or
- * models/default of the source tree it was built in. NULL where there is none; path then has the
- * former. */
+/* Its directory, in path: models/default beside the program where it was built, or
+ * share/heed/default beside the bin/ it is installed in. NULL where there is none; path then has
+ * the latter. */
 const char *default_model(char path[CLI_PATH_MAX]);
 
 #endif
