@@ -14,7 +14,7 @@ FUZZ_SECONDS ?= 60
 
 # configure,DIRECTORY,FLAGS and build,DIRECTORY,TARGETS; silent except for what matters
 configure = scripts/setup.sh && cmake -S . -B $(1) -G Ninja --log-level=NOTICE \
-	-DCMAKE_INSTALL_PREFIX=$(PREFIX) -DHEED_WERROR=$(WERROR) $(2) >/dev/null
+	-DCMAKE_INSTALL_PREFIX="$(PREFIX)" -DHEED_WERROR=$(WERROR) $(2) >/dev/null
 build = cmake --build $(1) --target $(2) -- $$([ -t 2 ] || echo --quiet)
 check = ctest --test-dir $(1) --output-on-failure --parallel 2
 

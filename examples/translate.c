@@ -4,7 +4,8 @@
  *     cc translate.c $(pkg-config --cflags --libs heed) -o translate
  *     ./translate model "A dog runs."     or     ./translate model < test.en
  *
- * Translates its arguments or, without any, each line of standard input.
+ * Translates its arguments or, without any, each line of standard input. Of a model of several
+ * languages the text says which: ">>de<< A dog runs."; or see heed_translate_options.to.
  */
 #include <heed.h>
 #include <stdio.h>

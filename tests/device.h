@@ -24,7 +24,7 @@ static inline const char *device_or_cpu(void)
     return device_named() ? device_named() : "cpu";
 }
 
-/* How often to do it; less under HEED_TEST_FEW, for tools that make each launch of a kernel slow */
+/* The second under HEED_TEST_FEW, for tools that make each launch of a kernel slow. */
 static inline int few(int enough, int fewer)
 {
     return getenv("HEED_TEST_FEW") ? fewer : enough;

@@ -101,13 +101,14 @@ sanitizer() {
             echo "train *_$test*"
         done
         for test in threads attention lengths alignment nothing; do echo "session *_$test"; done
-        for op in $ops; do echo "ops $op"; done
+        for op in $ops test_model_as_reference 'cached*'; do echo "ops $op"; done
     } | xargs -P "$2" -L 1 ./run.sh part "$1"
 }
 
 if [ "${1:-}" = part ]; then
     shift
     part "$@"
+    [ "$status" = 0 ]
     exit
 fi
 : >"$out/failed"

@@ -211,7 +211,7 @@ static void check_search(struct golden *g, int setup, bool together)
                      expected ? "" : "not ");
         if (!expected) continue;
         check_output(&out[i], &w, output, token, where);
-        check_given(search, g, &out[i], source, nbest);
+        if (few(true, i == 0)) check_given(search, g, &out[i], source, nbest);
         token += (size_t)w.len[output++];
     }
     for (int i = 0; i < g->sources * nbest; i++) translation_release(&out[i]);
@@ -227,7 +227,7 @@ static void test_search(void **state)
     toy_open(&g.toy, *state, &c, precision_f32, false);
     parameters_read(&g);
     sources_read(&g);
-    for (int i = 0; i < few(setups(&g), 1); i++)
+    for (int i = few(0, 4); i < few(setups(&g), 5); i++) /* this one has a beam of 8 */
         for (int together = few(false, true); together <= true; together++)
             check_search(&g, i, together);
     toy_close(&g.toy);

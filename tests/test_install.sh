@@ -29,6 +29,7 @@ cc -Wall -Wextra -Werror "$source/examples/translate.c" $(pkg-config --cflags --
     -o "$dir/translate"
 
 heed=$dir/prefix/bin/heed
+"$heed" translate --quiet --to de 'Good morning!' | grep -q -x 'Guten Morgen!' # with the model in the box
 for i in $(seq 1 300); do printf 'the line number %d of many\tdie Zeile %d von vielen\n' $i $i; done \
     >"$dir/pairs"
 "$heed" vocab --size 300 --quiet --out "$dir/vocab" "$dir/pairs"

@@ -7,7 +7,8 @@
 # TEXT is what prepare.sh wrote (by default build/default), OUT gets everything else (by default TEXT
 # itself). A first model translates English that lacks a translation; the model to ship learns from
 # those pairs too, in both directions. What is there already is not made again, so that a stopped run
-# goes on. HEED names the program, DEVICE the GPU.
+# goes on. HEED names the program, DEVICE the GPU, STEPS how long the model to ship learns.
+# Paths are seen from the top of the checkout.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 text=${1:-build/default}

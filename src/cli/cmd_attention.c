@@ -55,6 +55,10 @@ static int run(struct attention *c)
 {
     struct heed_error err = {0};
     struct heed_attention *a = NULL;
+    if (c->t.prefix || c->t.required.n || c->t.banned.n) {
+        return cli_misuse("--prefix, --require and --ban do not go with attention; translate with "
+                          "them, and give what comes out as --translation");
+    }
     int code = translator_open(&c->t);
     if (code == CLI_DONE) code = translator_check(&c->t, (const char *const *)c->texts.v, 1);
     if (code == CLI_DONE) {
@@ -88,7 +92,7 @@ int cmd_attention(int argc, char **argv)
             "Translates TEXT and shows what each token of the translation gave to each of the\n"
             "source: a row for each token, a column for each of the source, the darker the more.",
         .example =
-            "  heed attention --model model \"A dog runs.\"\n"
+            "  heed attention --to de \"A dog runs.\"\n"
             "  heed attention --model model --layer 2 --head 1 --out dog.svg \"A dog runs.\"",
         .option = option,
         .n = sizeof option / sizeof option[0],

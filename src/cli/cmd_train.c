@@ -31,11 +31,14 @@ static volatile sig_atomic_t stop_signal;
  * once. Only one that comes later asks for more than a stop. */
 static void on_signal(int number)
 {
-    static volatile time_t asked;
+    static _Atomic int64_t asked; /* in milliseconds; another thread may be here at the same time */
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    int64_t now = t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
     if (!stop_signal) {
+        asked = now;
         stop_signal = number;
-        asked = time(NULL);
-    } else if (time(NULL) - asked > 1) {
+    } else if (asked && now - asked >= 1000) {
         signal(number, SIG_DFL);
         raise(number);
     }
@@ -246,8 +249,8 @@ static int parse(struct train *t, int argc, char **argv)
         .synopsis = "--pairs FILE --vocab FILE --out DIR [options]",
         .about =
             "Text is shuffled by stretches of 64 MB, so mix a larger corpus of several sources\n"
-            "beforehand, as with shuf. Ctrl-C saves and says how to go on; a second Ctrl-C\n"
-            "quits at once.",
+            "beforehand, as with shuf. Ctrl-C saves and says how to go on; a second Ctrl-C,\n"
+            "a second later, quits at once.",
         .example =
             "  heed train --pairs train.tsv.gz --valid-pairs dev.tsv --vocab vocab.model \\\n"
             "      --preset small --steps 20000 --valid-every 1000 --out model",

@@ -273,7 +273,7 @@ int cmd_translate(int argc, char **argv)
             "fewer translations. A long line is translated sentence by sentence. A translation\n"
             "does not depend on the lines around it or on the threads.",
         .example =
-            "  heed translate --model model \"A dog runs.\"\n"
+            "  heed translate --to de \"A dog runs.\"\n"
             "  heed translate --model model < test.en > test.de\n"
             "  heed translate --model model --beam 8 --nbest 8 --json < test.en > test.jsonl\n"
             "  heed translate --model model --score-only test.de < test.en\n"

@@ -40,6 +40,7 @@ static int help(void)
     }
     puts("\n`heed help COMMAND` explains one; `heed --version` prints the version.\n\n"
          "example:\n"
+         "  heed translate --to de \"A dog runs.\"\n"
          "  heed vocab --size 8000 --out vocab.model train.tsv\n"
          "  heed train --pairs train.tsv --vocab vocab.model --preset small --out model\n"
          "  echo \"A dog runs.\" | heed translate --model model");

@@ -116,6 +116,7 @@ void progress_event(void *user, const struct heed_event *e)
     }
     if (p->stop && *p->stop && !p->stopping) {
         p->stopping = true;
-        if (e->kind != HEED_EVENT_DONE) say(p, "stopping; a second Ctrl-C quits without saving");
+        if (e->kind != HEED_EVENT_DONE)
+            say(p, "stopping; Ctrl-C again, a second later, quits without saving");
     }
 }

@@ -120,7 +120,7 @@ int translator_open(struct translator *t)
 {
     struct heed_error err = {0};
     if (!t->dir && !(t->dir = default_model(t->default_dir))) {
-        return cli_misuse("--model is missing, and no model came with heed: %s does not exist",
+        return cli_misuse("--model is missing, and no model came with heed: there is none in %s",
                           t->default_dir);
     }
     t->engine = heed_engine_open(t->device, t->threads, &err);

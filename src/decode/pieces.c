@@ -89,18 +89,20 @@ static enum heed_status fill_sentences(struct pieces *p, const struct heed_token
 static enum heed_status fill_text(struct pieces *p, const struct heed_tokenizer *t, int longest,
                                   const char *text, struct heed_error *err)
 {
-    size_t at = p->ids.n, len = strlen(text);
-    bool blank = text_blank(text, len);
-    enum heed_status status = blank ? HEED_OK : heed_encode(t, text, len, &p->ids, err);
+    size_t at = p->ids.n;
+    struct heed_span all = text_trimmed(text, strlen(text));
+    enum heed_status status =
+        all.len ? heed_encode(t, text + all.at, all.len, &p->ids, err) : HEED_OK;
     if (status || (p->ids.n == at && !p->whole)) return status;
     size_t most = longest < LONG_TEXT ? (size_t)longest : LONG_TEXT;
     struct spans s = {0};
-    if (p->ids.n - at > most && !p->whole) status = sentences_split(&s, text, len, err);
+    if (p->ids.n - at > most && !p->whole)
+        status = sentences_split(&s, text, all.at + all.len, err);
     if (!status && s.n > 1) {
         p->ids.n = at;
         status = fill_sentences(p, t, text, &s, err);
     } else if (!status) {
-        status = part_add(p, at, (struct heed_span){0, len}, 0, err);
+        status = part_add(p, at, all, 0, err);
     }
     free(s.v);
     return status;

@@ -502,8 +502,9 @@ enum heed_status heed_attention_of(struct heed_session *s, const char *src, cons
         return error_set(err, HEED_EARG, "attention needs a session that was opened with align");
     enum heed_status status = pieces_fill(&p, t, &po, &src, 1, err);
     if (!status && p.n != 1)
-        status =
-            error_set(err, HEED_EARG, "the text is translated in %d pieces, expected one", p.n);
+        status = p.n ? error_set(err, HEED_EARG,
+                                 "the text is translated in %d pieces, expected one", p.n)
+                     : error_set(err, HEED_EARG, "the text is empty");
     if (!status)
         status =
             tgt ? heed_rescore(s, &src, &tgt, 1, &r, err) : heed_translate(s, &src, 1, &r, err);

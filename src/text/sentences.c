@@ -42,11 +42,11 @@ static void trim(const char *text, size_t *start, size_t *end)
     *start += from;
 }
 
-bool text_blank(const char *text, size_t len)
+struct heed_span text_trimmed(const char *text, size_t len)
 {
-    size_t start = 0, end = len > INT32_MAX ? INT32_MAX : len;
-    trim(text, &start, &end);
-    return start == end;
+    size_t start = 0, end = len;
+    if (len <= INT32_MAX) trim(text, &start, &end);
+    return (struct heed_span){start, end - start};
 }
 
 static enum heed_status add(struct spans *out, size_t start, size_t end, struct heed_error *err)

@@ -14,8 +14,8 @@ struct spans {
     size_t n, cap;
 };
 
-/* Nothing but white space, of any kind that Unicode has. */
-bool text_blank(const char *text, size_t len);
+/* What is left without the white space at both ends, of any kind that Unicode has. */
+struct heed_span text_trimmed(const char *text, size_t len);
 
 /* Appends the sentences or words of text[0..len), which need not be valid UTF-8. None of them is
  * empty, and a text of white space has none. A mark of punctuation is a word. */
