@@ -217,16 +217,8 @@ static __device__ __forceinline__ void keys_step(float (&dk)[D / 8][4], float (&
         *(uint32_t *)(to + 16) = ds[2];
         *(uint32_t *)(to + 8 * room.pitch + 16) = ds[3];
     }
-#pragma unroll
-    for (int pair = 0; pair < D / 16; pair++) {
-        uint32_t y[4];
-        load_right_turned(y, dout, pair, l);
-        multiply(dv[2 * pair], w, y[0], y[1]);
-        multiply(dv[2 * pair + 1], w, y[2], y[3]);
-        load_right_turned(y, q, pair, l);
-        multiply(dk[2 * pair], ds, y[0], y[1]);
-        multiply(dk[2 * pair + 1], ds, y[2], y[3]);
-    }
+    add_product<D>(dv, w, dout, l);
+    add_product<D>(dk, ds, q, l);
 }
 
 /* dq of the warp's 16 queries from row `at`, from all of dsT; `seen` keys concern them. */
