@@ -227,7 +227,7 @@ static void test_search(void **state)
     toy_open(&g.toy, *state, &c, precision_f32, false);
     parameters_read(&g);
     sources_read(&g);
-    for (int i = few(0, 4); i < few(setups(&g), 5); i++) /* this one has a beam of 8 */
+    for (int i = few(0, 4); i < few(setups(&g), 5); i++) /* the one of few has a beam of 8 */
         for (int together = few(false, true); together <= true; together++)
             check_search(&g, i, together);
     toy_close(&g.toy);

@@ -53,8 +53,11 @@ grep '"event":"step"' "$dir/killed/log.jsonl" | sed 's/.*"step":\([0-9]*\).*/\1/
 # timeout and others signal the process and its group: asked twice at once is asked once
 "${train[@]}" --out "$dir/asked" --steps 1000000 --save-every 0 &
 pid=$!
-until grep -q '"event":"step"' "$dir/asked/log.jsonl" 2>/dev/null; do sleep 0.1; done
-for _ in 1 2 3 4 5 6 7 8 9; do kill -TERM "$pid" 2>/dev/null || true; done
+until grep -q '"event":"step"' "$dir/asked/log.jsonl" 2>/dev/null || ! kill -0 "$pid"; do sleep 0.1; done
+for _ in $(seq 20); do
+    for _ in 1 2 3 4 5 6 7 8 9; do kill -TERM "$pid" 2>/dev/null || true; done
+    sleep 0.001
+done
 status=0
 wait "$pid" || status=$?
 if [ "$status" != 143 ] || [ ! -f "$dir/asked/model.safetensors" ]; then

@@ -113,6 +113,17 @@ tail -n 1 "$dir/picture.svg" | grep -q '</svg>' || fail "attention: the SVG has 
 grep -q 'layer 1 of 1, head 2 of 2' "$dir/picture.svg" || fail "attention: not what was asked for"
 "$heed" attention --model "$dir/model" --head 3 a 2>"$dir/err" && fail "attention: head 3 of 2"
 grep -q -- '--head is 3, expected 1 to 2' "$dir/err" || fail "attention: $(cat "$dir/err")"
+"$heed" attention --model "$dir/model" " " 2>"$dir/err" && fail "attention: of nothing"
+grep -q 'the text is empty' "$dir/err" || fail "attention: $(cat "$dir/err")"
+for wish in prefix require ban; do
+    "$heed" attention --model "$dir/model" --$wish a a 2>"$dir/err" && fail "attention: --$wish"
+    grep -q 'do not go with attention' "$dir/err" || fail "attention --$wish: $(cat "$dir/err")"
+done
+
+# ---- white space around a text is not translated ----
+
+head -n 20 "$dir/test" | sed "s/.*/ \t&  $(printf '\343\200\200')/" | translate | cmp - <(head -n 20 "$dir/plain") ||
+    fail "white space around a text changes its translation"
 
 # ---- n best: always as many lines, best first ----
 

@@ -20,7 +20,8 @@ function bare(s)
 BEGIN {
     FS = "\t"
     while ((got = (getline line <hidden)) > 0)
-        if (bare(line) != "") seen[bare(line)] = 1
+        seen[bare(line)] = 1
+    delete seen[""]
     if (got < 0) { # without them nothing would be left out
         print "hidden.awk: cannot read " hidden >"/dev/stderr"
         exit 1
