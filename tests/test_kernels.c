@@ -468,7 +468,7 @@ static void test_optimizer(void **state)
 
 /* ---- drivers ---- */
 
-enum { ROWS = 300, COLS = 130, VOCAB = 50, TOP = 4, FLAT = 200003, OUTPUTS = 11 };
+enum { ROWS = 300, COLS = 130, VOCAB = 50, TOP = 4, FLAT = 200003, OUTPUTS = 12 };
 
 /* One run of every op that is shared out in cpu.c; what it wrote is in out. */
 struct results {
@@ -509,11 +509,12 @@ static void run_rows(struct backend *be, struct results *r, enum type t)
                loss = results_mat(r, ROWS, 2, TYPE_F32, 8);
     float *score = results_mat(r, ROWS, TOP, TYPE_F32, 9).p;
     int32_t *best = results_add(r, ROWS * TOP * sizeof *best, NULL);
-    struct mat cache = results_mat(r, ROWS, COLS, t, 10);
+    struct mat cache = results_mat(r, ROWS, COLS, t, 10),
+               drb = results_mat(r, 1, COLS, TYPE_F32, 11);
     op->embed(be, y, id, pos, e, e, d);
     op->add_norm(be, z, xhat, rstd, y, z, mat_rows(e, 1, 1), mat_rows(e, 2, 1), d);
     op->embed_bwd(be, e, id, z, d);
-    op->add_norm_bwd(be, y, y, dg, db, z, xhat, rstd, mat_rows(e, 1, 1), d);
+    op->add_norm_bwd(be, y, y, drb, dg, db, z, xhat, rstd, mat_rows(e, 1, 1), d);
     op->topk(be, y, TOP, NULL, 0, score, best);
     for (int i = 0; i < ROWS; i++) pos[i] = ROWS - 1 - i;
     op->cache_put(be, cache, y, pos);

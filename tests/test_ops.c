@@ -7,6 +7,7 @@
  * that passes them on in that order; the table at the end says which shapes and flags are tried.
  */
 
+#include "ops/drop.h"
 #include "trial.h"
 
 /* ---- embed ---- */
@@ -68,28 +69,36 @@ static void call_linear(struct backend *be, const struct trial *t, const struct 
     be->op->linear(be, m[0], m[1], m[2], m[3], activation_of(t), t->drop);
 }
 
+/* BETA and NODX count only where nothing else is done to dx. */
+static bool plain_dx(const struct trial *t, unsigned flag)
+{
+    return t->flags & flag && !(t->flags & (RELU | DROP | BIAS));
+}
 static void plan_linear_bwd(struct trial *t)
 {
-    enum role dx = t->flags & BETA ? ADD : OUT;
-    t->flags &NODX ? absent(t) : act(t, dx, "dx", t->rows, t->cols, t->act);
+    enum role dx = plain_dx(t, BETA) ? ADD : OUT;
+    plain_dx(t, NODX) ? absent(t) : act(t, dx, "dx", t->rows, t->cols, t->act);
+    t->flags &BIAS ? par(t, ADD, "db", 1, t->cols, TYPE_F32), sums_rows(t) : absent(t);
     par(t, ADD, "dw", t->out, t->cols, TYPE_F32);
-    t->flags &BIAS ? par(t, ADD, "db", 1, t->out, TYPE_F32) : absent(t);
-    act(t, ADD, "dy", t->rows, t->out, t->act);
-    like_device(t);
-    t->flags &RELU ? act(t, IN, "y", t->rows, t->out, t->act) : absent(t);
+    act(t, IN, "dy", t->rows, t->out, t->act);
     act(t, IN, "x", t->rows, t->cols, t->act);
     par(t, IN, "w", t->out, t->cols, t->act);
 }
-/* What is zero in y must agree with the mask. */
+/* x as linear leaves it: what is zero in it agrees with the mask. */
 static void prepare_linear_bwd(struct backend *ref, const struct trial *t, const struct mat *m)
 {
-    if (m[4].p) ref->op->linear(ref, m[4], m[5], m[6], (struct mat){0}, ACT_RELU, t->drop);
+    (void)ref;
+    for (int i = 0; i < m[4].rows; i++)
+        for (int c = 0; c < m[4].cols; c++) {
+            double z = number(m[4], i, c), y = t->flags & RELU && z < 0 ? 0 : z;
+            number_set(m[4], i, c, y * (double)drop_factor(drop_row(t->drop, i), c));
+        }
 }
 static void call_linear_bwd(struct backend *be, const struct trial *t, const struct mat *m,
                             const int32_t *ints)
 {
     (void)ints;
-    be->op->linear_bwd(be, m[0], t->flags & BETA ? 1 : 0, m[1], m[2], m[3], m[4], m[5], m[6],
+    be->op->linear_bwd(be, m[0], plain_dx(t, BETA) ? 1 : 0, m[1], m[2], m[3], m[4], m[5],
                        activation_of(t), t->drop);
 }
 
@@ -209,6 +218,7 @@ static void plan_add_norm_bwd(struct trial *t)
 {
     act(t, OUT, "dx", t->rows, t->cols, t->act);
     act(t, OUT, "dr", t->rows, t->cols, t->act);
+    t->flags &BIAS ? par(t, ADD, "drb", 1, t->cols, TYPE_F32), sums_rows(t) : absent(t);
     par(t, ADD, "dg", 1, t->cols, TYPE_F32);
     par(t, ADD, "db", 1, t->cols, TYPE_F32);
     act(t, IN, "dy", t->rows, t->cols, t->act);
@@ -220,7 +230,7 @@ static void call_add_norm_bwd(struct backend *be, const struct trial *t, const s
                               const int32_t *ints)
 {
     (void)ints;
-    be->op->add_norm_bwd(be, m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], t->drop);
+    be->op->add_norm_bwd(be, m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8], t->drop);
 }
 
 /* ---- xent, optimizer, decoding ---- */
@@ -366,7 +376,8 @@ static const struct op_case cases[] = {
      .flags = DROP | VIEW | RELU | BIAS | BETA | NODX, .prepare = prepare_linear_bwd},
     {"attend_bwd", plan_attend_bwd, call_attend_bwd, attentions, large_attentions,
      .flags = DROP | VIEW | CAUSAL | CROSS, .prepare = prepare_attend_bwd},
-    {"add_norm_bwd", plan_add_norm_bwd, call_add_norm_bwd, grid, large_grid, .flags = DROP | VIEW},
+    {"add_norm_bwd", plan_add_norm_bwd, call_add_norm_bwd, grid, large_grid,
+     .flags = DROP | VIEW | BIAS},
     {"xent", plan_xent, call_xent, vocabularies, large_vocabularies, .flags = VIEW | GRAD},
     {"sqnorm", plan_sqnorm, call_sqnorm, vectors, large_vectors, .flags = 0},
     {"adam", plan_adam, call_adam, vectors, large_vectors, .flags = COPY | CLIP | SKIP},

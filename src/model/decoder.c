@@ -79,10 +79,10 @@ static void cross_backward(struct run *r, const struct pass *p, int layer, struc
     attention_backward(r, w, g, &a->cross, dx, dq, mat_cols(dkv, 0, d), mat_cols(dkv, d, d), dy,
                        mat_cols(kv, 0, d), mat_cols(kv, d, d), &p->cross,
                        site_at(decoder_layer(r, layer), SITE_CROSS_WEIGHTS));
-    op->linear_bwd(r->be, dx, 1, g->q, none, dq, none, mat_rows(a->self.y, 0, rows), w->q, ACT_NONE,
+    op->linear_bwd(r->be, dx, 1, none, g->q, dq, mat_rows(a->self.y, 0, rows), w->q, ACT_NONE,
                    no_drop);
-    op->linear_bwd(r->be, mat_rows(r->s.dmem, 0, rows_src), last ? 0 : 1, mat_stack(g->k, 2), none,
-                   dkv, none, r->memory, mat_stack(w->k, 2), ACT_NONE, no_drop);
+    op->linear_bwd(r->be, mat_rows(r->s.dmem, 0, rows_src), last ? 0 : 1, none, mat_stack(g->k, 2),
+                   dkv, r->memory, mat_stack(w->k, 2), ACT_NONE, no_drop);
 }
 
 static void self_backward(struct run *r, const struct pass *p, int layer, struct mat dx,
@@ -96,8 +96,8 @@ static void self_backward(struct run *r, const struct pass *p, int layer, struct
     attention_backward(r, w, g, a, dx, mat_cols(dqkv, 0, d), mat_cols(dqkv, d, d),
                        mat_cols(dqkv, 2 * d, d), dy, mat_cols(qkv, d, d), mat_cols(qkv, 2 * d, d),
                        &p->self, site_at(decoder_layer(r, layer), SITE_SELF_WEIGHTS));
-    r->be->op->linear_bwd(r->be, dx, 1, mat_stack(g->q, 3), none, dqkv, none,
-                          layer_input(r, layer, rows), mat_stack(w->q, 3), ACT_NONE, no_drop);
+    r->be->op->linear_bwd(r->be, dx, 1, none, mat_stack(g->q, 3), dqkv, layer_input(r, layer, rows),
+                          mat_stack(w->q, 3), ACT_NONE, no_drop);
 }
 
 void decoder_backward(struct run *r, const struct pass *p, struct mat dy)

@@ -40,7 +40,7 @@ void encoder_backward(struct run *r, const struct pass *p, struct mat dy)
                            mat_cols(dqkv, d, d), mat_cols(dqkv, 2 * d, d), below,
                            mat_cols(qkv, d, d), mat_cols(qkv, 2 * d, d), &p->self,
                            site_at(l, SITE_SELF_WEIGHTS));
-        r->be->op->linear_bwd(r->be, above, 1, mat_stack(g->self.q, 3), none, dqkv, none,
+        r->be->op->linear_bwd(r->be, above, 1, none, mat_stack(g->self.q, 3), dqkv,
                               layer_input(r, l, rows), mat_stack(w->self.q, 3), ACT_NONE, no_drop);
     }
     r->be->op->embed_bwd(r->be, r->g.embed, r->batch.src, above,

@@ -30,7 +30,7 @@ void head_loss(struct run *r, struct mat x, const int32_t *target, float label_s
         op->xent(r->be, logits, target + row, label_smoothing, dx.p != NULL,
                  mat_rows(r->s.loss, row, n));
         if (dx.p)
-            op->linear_bwd(r->be, mat_rows(dx, row, n), 0, r->g.embed, none, logits, none, part, e,
+            op->linear_bwd(r->be, mat_rows(dx, row, n), 0, none, r->g.embed, logits, part, e,
                            ACT_NONE, no_drop);
     }
 }

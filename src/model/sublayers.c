@@ -46,10 +46,10 @@ void attention_backward(struct run *r, const struct attention_weights *w,
     int rows = dy.rows;
     struct attention t = attention_op(r, a, rows, k, v, seqs, site);
     struct mat dr = mat_rows(r->s.dr, 0, rows), dout = mat_rows(r->s.dout, 0, rows);
-    op->add_norm_bwd(r->be, dx, dr, g->norm_g, g->norm_b, dy, mat_rows(a->xhat, 0, rows),
+    op->add_norm_bwd(r->be, dx, dr, none, g->norm_g, g->norm_b, dy, mat_rows(a->xhat, 0, rows),
                      mat_rows(a->rstd, 0, rows), w->norm_g,
                      drop_at(r, r->p->config.dropout, site + 1));
-    op->linear_bwd(r->be, dout, 0, g->out, none, dr, none, t.o, w->out, ACT_NONE, no_drop);
+    op->linear_bwd(r->be, dout, 0, none, g->out, dr, t.o, w->out, ACT_NONE, no_drop);
     op->attend_bwd(r->be, &t, dq, dk, dv, dout);
 }
 
@@ -75,10 +75,10 @@ void ff_backward(struct run *r, const struct ff_weights *w, const struct ff_weig
     int rows = dy.rows;
     struct mat dr = mat_rows(r->s.dr, 0, rows), dh = mat_rows(r->s.dh, 0, rows);
     struct mat h = mat_rows(a->h, 0, rows);
-    op->add_norm_bwd(r->be, dx, dr, g->norm_g, g->norm_b, dy, mat_rows(a->xhat, 0, rows),
+    op->add_norm_bwd(r->be, dx, dr, g->b2, g->norm_g, g->norm_b, dy, mat_rows(a->xhat, 0, rows),
                      mat_rows(a->rstd, 0, rows), w->norm_g,
                      drop_at(r, c->dropout, site_at(layer, SITE_FF_OUT)));
-    op->linear_bwd(r->be, dh, 0, g->w2, g->b2, dr, none, h, w->w2, ACT_NONE, no_drop);
-    op->linear_bwd(r->be, dx, 1, g->w1, g->b1, dh, h, x, w->w1, ACT_RELU,
+    op->linear_bwd(r->be, dh, 0, g->b1, g->w2, dr, h, w->w2, ACT_RELU,
                    drop_at(r, c->ff_dropout, site_at(layer, SITE_FF_INNER)));
+    op->linear_bwd(r->be, dx, 1, none, g->w1, dh, x, w->w1, ACT_NONE, no_drop);
 }

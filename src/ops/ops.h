@@ -7,7 +7,7 @@
  * Rules every backend keeps:
  * - Compute ops return nothing, never allocate where the caller can see it, never wait. A device
  *   error sticks and comes out of sync.
- * - Parameter gradients (de, dw, db, dg) always add to what is there. Activation gradients are
+ * - Parameter gradients (de, dw, db, drb, dg) always add to what is there. Activation gradients are
  *   beta*old + new where a beta is given and plainly written otherwise.
  * - Dropout masks are recomputed from (seed, site, row, column), never stored: see drop.h.
  * - Activation matrices are allocated with their row count rounded up to ROW_PAD, and whatever
@@ -192,18 +192,20 @@ struct ops {
     /* de[id] += drop(dy) * sqrt(D) */
     void (*embed_bwd)(struct backend *be, struct mat de, const int32_t *id, struct mat dy,
                       struct drop d);
-    /* dy is overwritten with the gradient before activation and dropout; y is read only when there
-     * is one. dx = beta*dx + dy w (absent: not wanted), dw += dyT x, db += column sums of dy */
-    void (*linear_bwd)(struct backend *be, struct mat dx, float beta, struct mat dw, struct mat db,
-                       struct mat dy, struct mat y, struct mat x, struct mat w, enum activation act,
+    /* dw += dyT x; dx = beta*dx + dy w (absent: not wanted). act and d are those that linear made x
+     * with, x = drop(act(z + b)): dx goes on back through both and is the gradient of z, and db
+     * (absent: not wanted) += column sums of dx. With an activation, dropout or db, beta is 0. */
+    void (*linear_bwd)(struct backend *be, struct mat dx, float beta, struct mat db, struct mat dw,
+                       struct mat dy, struct mat x, struct mat w, enum activation act,
                        struct drop d);
     /* writes dq, dk, dv of the rows that a's sentences own; reads a's q, k, v, o, lse */
     void (*attend_bwd)(struct backend *be, const struct attention *a, struct mat dq, struct mat dk,
                        struct mat dv, struct mat dout);
-    /* dx: gradient of x; dr: of r, the same through dropout */
-    void (*add_norm_bwd)(struct backend *be, struct mat dx, struct mat dr, struct mat dg,
-                         struct mat db, struct mat dy, struct mat xhat, struct mat rstd,
-                         struct mat g, struct drop d);
+    /* dx: gradient of x; dr: of r, the same through dropout; drb (absent: not wanted) += column
+     * sums of dr as stored, for the bias that r was made with */
+    void (*add_norm_bwd)(struct backend *be, struct mat dx, struct mat dr, struct mat drb,
+                         struct mat dg, struct mat db, struct mat dy, struct mat xhat,
+                         struct mat rstd, struct mat g, struct drop d);
     /* Label-smoothed cross-entropy (paper 5.4): the target has probability 1 - eps + eps/V, every
      * other id eps/V. logits [N,V] become the gradient of the summed loss when grad is set.
      * loss [N,2]: the smoothed loss and -log p(target) of each row. */

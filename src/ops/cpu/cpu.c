@@ -158,9 +158,9 @@ static void cpu_add_norm(struct backend *be, struct mat y, struct mat xhat, stru
     }
 }
 
-static void cpu_add_norm_bwd(struct backend *be, struct mat dx, struct mat dr, struct mat dg,
-                             struct mat db, struct mat dy, struct mat xhat, struct mat rstd,
-                             struct mat g, struct drop d)
+static void cpu_add_norm_bwd(struct backend *be, struct mat dx, struct mat dr, struct mat drb,
+                             struct mat dg, struct mat db, struct mat dy, struct mat xhat,
+                             struct mat rstd, struct mat g, struct drop d)
 {
     struct cpu *cpu = cpu_of(be);
     int team = cpu_team(cpu, mat_count(dy));
@@ -170,10 +170,13 @@ static void cpu_add_norm_bwd(struct backend *be, struct mat dx, struct mat dr, s
                          *(float *)mat_at(rstd, i, 0), g.p, dy.cols, dy.type,
                          drop_row(d, (uint64_t)i));
 #pragma omp parallel for schedule(static) num_threads(team)
-    for (int c = 0; c < dy.cols; c += CPU_STRIP)
+    for (int c = 0; c < dy.cols; c += CPU_STRIP) {
+        int n = int_min(dy.cols - c, CPU_STRIP);
         cpu->k->norm_bwd_columns(mat_at(dg, 0, c), mat_at(db, 0, c), mat_at(dy, 0, c), dy.ld,
-                                 mat_at(xhat, 0, c), xhat.ld, dy.rows,
-                                 int_min(dy.cols - c, CPU_STRIP), dy.type);
+                                 mat_at(xhat, 0, c), xhat.ld, dy.rows, n, dy.type);
+        if (drb.p)
+            cpu->k->add_columns(mat_at(drb, 0, c), mat_at(dr, 0, c), dr.ld, dr.rows, n, dr.type);
+    }
 }
 
 /* ---- loss and search: rows of logits ---- */

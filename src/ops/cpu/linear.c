@@ -51,38 +51,37 @@ void cpu_linear(struct backend *be, struct mat y, struct mat x, struct mat w, st
         cpu->k->drop(mat_at(y, r, 0), y.cols, y.type, drop_row(d, (uint64_t)r));
 }
 
-/* dy becomes the gradient before dropout and activation; both are seen in y. */
-static void mask(struct cpu *cpu, struct mat dy, struct mat y, bool relu, struct drop d)
+/* dx, the gradient of x = drop(act(z)), becomes the gradient of z. */
+static void mask(struct cpu *cpu, struct mat dx, struct mat x, bool relu, struct drop d)
 {
-#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(dy)))
-    for (int r = 0; r < dy.rows; r++)
-        cpu->k->act_bwd(mat_at(dy, r, 0), mat_at(y, r, 0), dy.cols, dy.type, relu,
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(dx)))
+    for (int r = 0; r < dx.rows; r++)
+        cpu->k->act_bwd(mat_at(dx, r, 0), mat_at(x, r, 0), dx.cols, dx.type, relu,
                         drop_row(d, (uint64_t)r));
 }
 
-static void add_columns(struct cpu *cpu, struct mat db, struct mat dy)
+static void add_columns(struct cpu *cpu, struct mat db, struct mat dx)
 {
-#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(dy)))
-    for (int c = 0; c < dy.cols; c += CPU_STRIP) {
-        int n = dy.cols - c < CPU_STRIP ? dy.cols - c : CPU_STRIP;
-        cpu->k->add_columns(mat_at(db, 0, c), mat_at(dy, 0, c), dy.ld, dy.rows, n, dy.type);
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(dx)))
+    for (int c = 0; c < dx.cols; c += CPU_STRIP) {
+        int n = dx.cols - c < CPU_STRIP ? dx.cols - c : CPU_STRIP;
+        cpu->k->add_columns(mat_at(db, 0, c), mat_at(dx, 0, c), dx.ld, dx.rows, n, dx.type);
     }
 }
 
-void cpu_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat dw, struct mat db,
-                    struct mat dy, struct mat y, struct mat x, struct mat w, enum activation act,
-                    struct drop d)
+void cpu_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat db, struct mat dw,
+                    struct mat dy, struct mat x, struct mat w, enum activation act, struct drop d)
 {
     struct cpu *cpu = cpu_of(be);
     bool relu = act == ACT_RELU;
+    assert(beta == 0 || (!relu && d.p == 0 && !db.p));
     if (dy.rows == 0) return;
-    if (relu || d.p > 0) mask(cpu, dy, y, relu, d);
-    if (db.p) add_columns(cpu, db, dy);
     clear_slack(dy);
     clear_slack(x);
     gemm_run(cpu->gemm,
              &(struct gemm_job){.c = dw, .a = padded(dy), .b = padded(x), .ta = true, .beta = 1});
-    if (dx.p)
-        gemm_run(cpu->gemm,
-                 &(struct gemm_job){.c = padded(dx), .a = padded(dy), .b = w, .beta = beta});
+    if (!dx.p) return;
+    gemm_run(cpu->gemm, &(struct gemm_job){.c = padded(dx), .a = padded(dy), .b = w, .beta = beta});
+    if (relu || d.p > 0) mask(cpu, dx, x, relu, d);
+    if (db.p) add_columns(cpu, db, dx);
 }

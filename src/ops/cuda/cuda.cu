@@ -231,12 +231,12 @@ static void op_embed_bwd(struct backend *be, struct mat de, const int32_t *id, s
     end(c);
 }
 
-static void op_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat dw,
-                          struct mat db, struct mat dy, struct mat y, struct mat x, struct mat w,
+static void op_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat db,
+                          struct mat dw, struct mat dy, struct mat x, struct mat w,
                           enum activation act, struct drop d)
 {
     struct gpu *c = begin(be, "linear_bwd, before", 0);
-    if (dy.rows) cuda_linear_bwd(c, dx, beta, dw, db, dy, y, x, w, act, d);
+    if (dy.rows) cuda_linear_bwd(c, dx, beta, db, dw, dy, x, w, act, d);
     end(c);
 }
 
@@ -248,12 +248,12 @@ static void op_attend_bwd(struct backend *be, const struct attention *a, struct 
     end(c);
 }
 
-static void op_add_norm_bwd(struct backend *be, struct mat dx, struct mat dr, struct mat dg,
-                            struct mat db, struct mat dy, struct mat xhat, struct mat rstd,
-                            struct mat g, struct drop d)
+static void op_add_norm_bwd(struct backend *be, struct mat dx, struct mat dr, struct mat drb,
+                            struct mat dg, struct mat db, struct mat dy, struct mat xhat,
+                            struct mat rstd, struct mat g, struct drop d)
 {
     struct gpu *c = begin(be, "add_norm_bwd", 4 * mat_bytes(dy) + mat_bytes(rstd));
-    if (dy.rows) cuda_add_norm_bwd(c, dx, dr, dg, db, dy, xhat, rstd, g, d);
+    if (dy.rows) cuda_add_norm_bwd(c, dx, dr, drb, dg, db, dy, xhat, rstd, g, d);
     end(c);
 }
 

@@ -95,22 +95,25 @@ void memory_deliver(struct gpu *c);
 
 /* linear.cu */
 
-/* a[c] or, from column `split` on, b[c - split] += the sum of column c of partial [n, cols] */
-void cuda_add_partials(struct gpu *c, float *a, float *b, const float *partial, int n, int cols,
-                       int split);
+/* n vectors of one length that sums over rows are added to */
+struct sums {
+    float *to[3];
+    int n;
+};
+/* to[i][c] += the sum over r of partial[r][i][c]; partial is [rows, s.n, cols] */
+void cuda_add_partials(struct gpu *c, struct sums s, const float *partial, int rows, int cols);
 void cuda_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
                  enum activation act, struct drop d);
-void cuda_linear_bwd(struct gpu *c, struct mat dx, float beta, struct mat dw, struct mat db,
-                     struct mat dy, struct mat y, struct mat x, struct mat w, enum activation act,
-                     struct drop d);
+void cuda_linear_bwd(struct gpu *c, struct mat dx, float beta, struct mat db, struct mat dw,
+                     struct mat dy, struct mat x, struct mat w, enum activation act, struct drop d);
 /* few.cu: whether it took the product */
 bool cuda_linear_few(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
                      bool relu);
 /* norm.cu */
 void cuda_add_norm(struct gpu *c, struct mat y, struct mat xhat, struct mat rstd, struct mat x,
                    struct mat r, struct mat g, struct mat b, struct drop d);
-void cuda_add_norm_bwd(struct gpu *c, struct mat dx, struct mat dr, struct mat dg, struct mat db,
-                       struct mat dy, struct mat xhat, struct mat rstd, struct mat g,
+void cuda_add_norm_bwd(struct gpu *c, struct mat dx, struct mat dr, struct mat drb, struct mat dg,
+                       struct mat db, struct mat dy, struct mat xhat, struct mat rstd, struct mat g,
                        struct drop d);
 /* embed.cu */
 void cuda_embed(struct gpu *c, struct mat y, const int32_t *id, const int32_t *pos, struct mat e,

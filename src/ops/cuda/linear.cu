@@ -2,7 +2,8 @@
  * linear.cu - the linear layer, forward and backward: see ops.h.
  *
  * Bias and ReLU are done by the product where it ends; dropout after them, and in backward the way
- * through both and the sum for the bias, are kernels of their own: one pass over the matrix.
+ * through both and the sum for the bias after the product that gives dx, are kernels of their own:
+ * one pass over the matrix.
  */
 #include "ops/cuda/blas.h"
 #include "ops/cuda/device.h"
@@ -11,27 +12,26 @@
 
 /* Each block adds up LANES columns: thread y takes every LANES-th partial sum, then one warp what
  * the threads have. */
-static __global__ void add_partials(float *a, float *b, const float *partial, int n, int cols,
-                                    int split)
+static __global__ void add_partials(const __grid_constant__ struct sums s, const float *partial,
+                                    int rows, int cols)
 {
     __shared__ float part[LANES][LANES + 1];
-    int tx = threadIdx.x, ty = threadIdx.y, col = blockIdx.x * LANES + tx;
+    int tx = threadIdx.x, ty = threadIdx.y, col = blockIdx.x * LANES + tx, width = s.n * cols;
     float sum = 0;
 #pragma unroll 4
-    for (int i = ty; i < n; i += LANES)
-        if (col < cols) sum += partial[(size_t)i * cols + col];
+    for (int i = ty; i < rows; i += LANES)
+        if (col < width) sum += partial[(size_t)i * width + col];
     part[ty][tx] = sum;
     __syncthreads();
     sum = warp_sum(part[tx][ty]);
     col = blockIdx.x * LANES + ty;
-    if (tx == 0 && col < cols) *(col < split ? a + col : b + col - split) += sum;
+    if (tx == 0 && col < width) s.to[col / cols][col % cols] += sum;
 }
 
-void cuda_add_partials(struct gpu *c, float *a, float *b, const float *partial, int n, int cols,
-                       int split)
+void cuda_add_partials(struct gpu *c, struct sums s, const float *partial, int rows, int cols)
 {
-    add_partials<<<ceiling(cols, LANES), dim3(LANES, LANES), 0, c->stream>>>(a, b, partial, n, cols,
-                                                                             split);
+    add_partials<<<ceiling(s.n * cols, LANES), dim3(LANES, LANES), 0, c->stream>>>(s, partial, rows,
+                                                                                   cols);
 }
 
 enum {
@@ -40,11 +40,12 @@ enum {
     STRIP_BLOCKS = 132 * 8 /* about so many: enough for the largest GPU, the same on all */
 };
 
-/* dy of some rows and LANES * V columns becomes the gradient before activation and dropout; what
- * is left is summed by columns into a row of partial. */
+/* dx of some rows and LANES * V columns, the gradient of x = drop(act(z)), becomes that of z; what
+ * is left is summed by columns into a row of partial. After a ReLU x itself is the mask: what was
+ * dropped is 0, what is above 0 was kept. */
 template <class T, int V>
 static __global__ void __launch_bounds__(LANES *STRIP_WARPS)
-    strip(rows<T> dy, rows<const T> y, float *partial, int n, int cols, bool relu,
+    strip(rows<T> dx, rows<const T> x, float *partial, int n, int cols, bool relu,
           struct drop_site site, int height)
 {
     __shared__ float part[STRIP_WARPS][LANES * V + 1];
@@ -57,19 +58,23 @@ static __global__ void __launch_bounds__(LANES *STRIP_WARPS)
 #pragma unroll
         for (int i = 0; i < STRIP_DEPTH; i++) {
             int row = r + i * STRIP_WARPS;
-            if (row < last) load(g[i], dy.at(row, col));
-            if (row < last && relu) load(seen[i], y.at(row, col));
+            if (row < last) load(g[i], dx.at(row, col));
+            if (row < last && relu) load(seen[i], x.at(row, col));
         }
 #pragma unroll
         for (int i = 0; i < STRIP_DEPTH; i++) {
             int row = r + i * STRIP_WARPS;
             if (row >= last) continue;
-            if (mask) {
-                drop(g[i], mask_of(site, row), col);
+            if (relu) {
 #pragma unroll
-                for (int v = 0; v < V; v++)
-                    g[i][v] = relu && seen[i][v] <= 0 ? 0 : as_stored(g[i][v], dy.p);
-                store(dy.at(row, col), g[i]);
+                for (int v = 0; v < V; v++) g[i][v] = seen[i][v] <= 0 ? 0 : g[i][v] * site.scale;
+            } else {
+                drop(g[i], mask_of(site, row), col);
+            }
+            if (mask) {
+#pragma unroll
+                for (int v = 0; v < V; v++) g[i][v] = as_stored(g[i][v], dx.p);
+                store(dx.at(row, col), g[i]);
             }
 #pragma unroll
             for (int v = 0; v < V; v++) sum[v] += g[i][v];
@@ -88,29 +93,34 @@ static __global__ void __launch_bounds__(LANES *STRIP_WARPS)
 }
 
 template <class T, int V>
-static void strip_run(struct gpu *c, struct mat db, struct mat dy, struct mat y, bool relu,
+static void strip_run(struct gpu *c, struct mat dx, struct mat db, struct mat x, bool relu,
                       struct drop d)
 {
-    int strips = ceiling(dy.cols, LANES * V), batch = STRIP_WARPS * STRIP_DEPTH;
+    int strips = ceiling(dx.cols, LANES * V), batch = STRIP_WARPS * STRIP_DEPTH;
     int most = min(STRIP_BLOCKS / min(strips, STRIP_BLOCKS),
-                   (int)(CUDA_SCRATCH / (sizeof(float) * dy.cols)));
-    int height = ceiling(ceiling(dy.rows, most), batch) * batch, heights = ceiling(dy.rows, height);
+                   (int)(CUDA_SCRATCH / (sizeof(float) * dx.cols)));
+    int height = ceiling(ceiling(dx.rows, most), batch) * batch, heights = ceiling(dx.rows, height);
     float *partial = db.p ? (float *)c->scratch : NULL;
+    struct sums sums = {{(float *)db.p}, 1};
     strip<T, V><<<dim3(strips, heights), dim3(LANES, STRIP_WARPS), 0, c->stream>>>(
-        rows_of<T>(dy), rows_of<const T>(y), partial, dy.rows, dy.cols, relu, drop_site(d), height);
-    if (db.p) cuda_add_partials(c, (float *)db.p, NULL, partial, heights, dy.cols, dy.cols);
+        rows_of<T>(dx), rows_of<const T>(x), partial, dx.rows, dx.cols, relu, drop_site(d), height);
+    if (db.p) cuda_add_partials(c, sums, partial, heights, dx.cols);
 }
 
-static void strip_any(struct gpu *c, struct mat db, struct mat dy, struct mat y, bool relu,
+/* Takes dx back through activation and dropout, where there is one, and sums it into db. */
+static void strip_any(struct gpu *c, struct mat dx, struct mat db, struct mat x, bool relu,
                       struct drop d)
 {
-    bool wide = mat_wide(dy) && mat_wide(y);
-    if (dy.type == TYPE_BF16)
-        wide ? strip_run<bf16, 8>(c, db, dy, y, relu, d)
-             : strip_run<bf16, 1>(c, db, dy, y, relu, d);
+    bool mask = relu || d.p > 0, wide = mat_wide(dx) && (!relu || mat_wide(x));
+    double passes = (mask ? 2 : 1) + (relu ? 1 : 0);
+    if (!mask && !db.p) return;
+    cuda_mark(c, mask ? "linear_bwd, mask" : "linear_bwd, bias", passes * mat_bytes(dx), 0);
+    if (dx.type == TYPE_BF16)
+        wide ? strip_run<bf16, 8>(c, dx, db, x, relu, d)
+             : strip_run<bf16, 1>(c, dx, db, x, relu, d);
     else
-        wide ? strip_run<float, 8>(c, db, dy, y, relu, d)
-             : strip_run<float, 1>(c, db, dy, y, relu, d);
+        wide ? strip_run<float, 8>(c, dx, db, x, relu, d)
+             : strip_run<float, 1>(c, dx, db, x, relu, d);
 }
 
 /* ---- forward ---- */
@@ -238,19 +248,13 @@ void cuda_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct
 
 /* ---- backward ---- */
 
-void cuda_linear_bwd(struct gpu *c, struct mat dx, float beta, struct mat dw, struct mat db,
-                     struct mat dy, struct mat y, struct mat x, struct mat w, enum activation act,
-                     struct drop d)
+void cuda_linear_bwd(struct gpu *c, struct mat dx, float beta, struct mat db, struct mat dw,
+                     struct mat dy, struct mat x, struct mat w, enum activation act, struct drop d)
 {
-    bool relu = act == ACT_RELU, mask = relu || d.p > 0;
-    if (mask || db.p) {
-        double passes = (mask ? 2 : 1) + (relu ? 1 : 0);
-        cuda_mark(c, mask ? "linear_bwd, mask" : "linear_bwd, bias", passes * mat_bytes(dy), 0);
-        strip_any(c, db, dy, relu ? y : (struct mat){}, relu, d);
-    }
     if (dx.p) {
         struct product p = {.c = dx, .a = dy, .b = w, .beta = beta, .name = "linear_bwd, dx"};
         blas_run(c, &p);
+        strip_any(c, dx, db, x, act == ACT_RELU, d);
     }
     struct product p = {.c = dw, .a = dy, .b = x, .ta = true, .beta = 1, .name = "linear_bwd, dw"};
     blas_run(c, &p);

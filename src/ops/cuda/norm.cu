@@ -12,7 +12,7 @@ enum {
     V = 8,            /* numbers a lane reads at once */
     SPAN = LANES * V, /* numbers a warp reads at once */
     SPANS = 4,        /* at most, of a row in registers */
-    BLOCKS = 132 * 2, /* in backward, at most: each leaves sums for dg and db */
+    BLOCKS = 132 * 2, /* in backward, at most: each leaves sums for dg, db and drb */
     ODD_THREADS = 128,
     ODD_BLOCKS = 64 /* along the rows, for the sums of odd shapes */
 };
@@ -146,9 +146,8 @@ void cuda_add_norm(struct gpu *c, struct mat y, struct mat xhat, struct mat rstd
 
 /* ---- backward ---- */
 
-/* One of the two sums of a block, of all its warps: row `which` of its pair in partial. */
-template <int N>
-static __device__ inline void leave(float *partial, const float (&sum)[N][V], int cols, int which)
+/* One of the sums of a block, of all its warps, into a row of partial */
+template <int N> static __device__ inline void leave(float *to, const float (&sum)[N][V], int cols)
 {
     __shared__ float part[WARPS][N * SPAN];
     int lane = threadIdx.x, warp = threadIdx.y;
@@ -156,7 +155,6 @@ static __device__ inline void leave(float *partial, const float (&sum)[N][V], in
 #pragma unroll
     for (int k = 0; k < N; k++) store(&part[warp][k * SPAN + lane * V], sum[k]);
     __syncthreads();
-    float *to = partial + ((size_t)blockIdx.x * 2 + which) * cols;
     for (int c = warp * LANES + lane; c < cols; c += LANES * WARPS) {
         float s = 0;
 #pragma unroll
@@ -165,13 +163,14 @@ static __device__ inline void leave(float *partial, const float (&sum)[N][V], in
     }
 }
 
-template <class T, int N>
+/* A block leaves a row of sums for dg, one for db and, with BIAS, one for drb. */
+template <class T, int N, bool BIAS>
 static __global__ void __launch_bounds__(LANES *WARPS, N > 2 ? 1 : 2)
     norm_rows_bwd(rows<T> dx, rows<T> dr, float *partial, rows<const T> dy, rows<const T> xhat,
                   rows<const float> rstd, const float *g, int n, int cols, struct drop_site site)
 {
     int lane = threadIdx.x;
-    float gain[N][V], dg[N][V] = {}, db[N][V] = {};
+    float gain[N][V], dg[N][V] = {}, db[N][V] = {}, drb[N][V] = {};
 #pragma unroll
     for (int k = 0; k < N; k++)
         if (k * SPAN + lane * V < cols) load(gain[k], g + k * SPAN + lane * V);
@@ -207,10 +206,15 @@ static __global__ void __launch_bounds__(LANES *WARPS, N > 2 ? 1 : 2)
             store(dx.at(row, col), t[k]);
             drop(t[k], mask, col);
             store(dr.at(row, col), t[k]);
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                if (BIAS) drb[k][i] += as_stored(t[k][i], dr.p);
         }
     }
-    leave<N>(partial, dg, cols, 0);
-    leave<N>(partial, db, cols, 1);
+    partial += (size_t)blockIdx.x * (BIAS ? 3 : 2) * cols;
+    leave<N>(partial, dg, cols);
+    leave<N>(partial + cols, db, cols);
+    if (BIAS) leave<N>(partial + 2 * cols, drb, cols);
 }
 
 template <class T>
@@ -241,28 +245,33 @@ static __global__ void norm_odd_bwd(rows<T> dx, rows<T> dr, rows<const T> dy, ro
 
 /* The sums of some rows, a column to a thread */
 template <class T>
-static __global__ void norm_odd_columns(float *partial, rows<const T> dy, rows<const T> xhat, int n,
-                                        int cols, int height)
+static __global__ void norm_odd_columns(float *partial, rows<const T> dy, rows<const T> xhat,
+                                        rows<const T> dr, bool bias, int n, int cols, int height)
 {
     int col = blockIdx.x * ODD_THREADS + threadIdx.x, first = blockIdx.y * height;
-    float t[1], h[1], dg = 0, db = 0;
+    float t[1], h[1], r[1] = {}, dg = 0, db = 0, drb = 0;
     if (col >= cols) return;
     for (int row = first; row < n && row < first + height; row++) {
         load(t, dy.at(row, col));
         load(h, xhat.at(row, col));
+        if (bias) load(r, dr.at(row, col));
         dg += t[0] * h[0];
         db += t[0];
+        drb += r[0];
     }
-    partial[(size_t)blockIdx.y * 2 * cols + col] = dg;
-    partial[((size_t)blockIdx.y * 2 + 1) * cols + col] = db;
+    partial += (size_t)blockIdx.y * (bias ? 3 : 2) * cols + col;
+    partial[0] = dg;
+    partial[cols] = db;
+    if (bias) partial[2 * cols] = drb;
 }
 
 template <class T, int N>
-static int norm_run_bwd(struct gpu *c, struct mat dx, struct mat dr, struct mat dy, struct mat xhat,
-                        struct mat rstd, struct mat g, struct drop d)
+static int norm_run_bwd(struct gpu *c, struct mat dx, struct mat dr, struct mat drb, struct mat dy,
+                        struct mat xhat, struct mat rstd, struct mat g, struct drop d)
 {
     int blocks = min(BLOCKS, ceiling(dy.rows, WARPS));
-    norm_rows_bwd<T, N><<<blocks, dim3(LANES, WARPS), 0, c->stream>>>(
+    auto kernel = drb.p ? norm_rows_bwd<T, N, true> : norm_rows_bwd<T, N, false>;
+    kernel<<<blocks, dim3(LANES, WARPS), 0, c->stream>>>(
         rows_of<T>(dx), rows_of<T>(dr), (float *)c->scratch, rows_of<const T>(dy),
         rows_of<const T>(xhat), rows_of<const float>(rstd), (const float *)g.p, dy.rows, dy.cols,
         drop_site(d));
@@ -270,8 +279,9 @@ static int norm_run_bwd(struct gpu *c, struct mat dx, struct mat dr, struct mat 
 }
 
 template <class T>
-static int norm_run_odd_bwd(struct gpu *c, struct mat dx, struct mat dr, struct mat dy,
-                            struct mat xhat, struct mat rstd, struct mat g, struct drop d)
+static int norm_run_odd_bwd(struct gpu *c, struct mat dx, struct mat dr, struct mat drb,
+                            struct mat dy, struct mat xhat, struct mat rstd, struct mat g,
+                            struct drop d)
 {
     int height = ceiling(dy.rows, ODD_BLOCKS), heights = ceiling(dy.rows, height);
     norm_odd_bwd<T><<<dy.rows, ODD_THREADS, 0, c->stream>>>(
@@ -279,34 +289,35 @@ static int norm_run_odd_bwd(struct gpu *c, struct mat dx, struct mat dr, struct 
         rows_of<const float>(rstd), (const float *)g.p, dy.cols, drop_site(d));
     norm_odd_columns<T>
         <<<dim3(ceiling(dy.cols, ODD_THREADS), heights), ODD_THREADS, 0, c->stream>>>(
-            (float *)c->scratch, rows_of<const T>(dy), rows_of<const T>(xhat), dy.rows, dy.cols,
-            height);
+            (float *)c->scratch, rows_of<const T>(dy), rows_of<const T>(xhat), rows_of<const T>(dr),
+            drb.p != NULL, dy.rows, dy.cols, height);
     return heights;
 }
 
+/* How many rows of each sum it left in scratch */
 template <class T>
-static int norm_any_bwd(struct gpu *c, struct mat dx, struct mat dr, struct mat dy, struct mat xhat,
-                        struct mat rstd, struct mat g, struct drop d)
+static int norm_any_bwd(struct gpu *c, struct mat dx, struct mat dr, struct mat drb, struct mat dy,
+                        struct mat xhat, struct mat rstd, struct mat g, struct drop d)
 {
     bool wide = mat_wide(dx) && mat_wide(dr) && mat_wide(dy) && mat_wide(xhat) && mat_wide(g);
     if (!wide || dy.cols > SPAN * SPANS)
-        return norm_run_odd_bwd<T>(c, dx, dr, dy, xhat, rstd, g, d);
-    if (dy.cols <= SPAN) return norm_run_bwd<T, 1>(c, dx, dr, dy, xhat, rstd, g, d);
-    if (dy.cols <= 2 * SPAN) return norm_run_bwd<T, 2>(c, dx, dr, dy, xhat, rstd, g, d);
-    return norm_run_bwd<T, SPANS>(c, dx, dr, dy, xhat, rstd, g, d);
+        return norm_run_odd_bwd<T>(c, dx, dr, drb, dy, xhat, rstd, g, d);
+    if (dy.cols <= SPAN) return norm_run_bwd<T, 1>(c, dx, dr, drb, dy, xhat, rstd, g, d);
+    if (dy.cols <= 2 * SPAN) return norm_run_bwd<T, 2>(c, dx, dr, drb, dy, xhat, rstd, g, d);
+    return norm_run_bwd<T, SPANS>(c, dx, dr, drb, dy, xhat, rstd, g, d);
 }
 
-void cuda_add_norm_bwd(struct gpu *c, struct mat dx, struct mat dr, struct mat dg, struct mat db,
-                       struct mat dy, struct mat xhat, struct mat rstd, struct mat g, struct drop d)
+void cuda_add_norm_bwd(struct gpu *c, struct mat dx, struct mat dr, struct mat drb, struct mat dg,
+                       struct mat db, struct mat dy, struct mat xhat, struct mat rstd, struct mat g,
+                       struct drop d)
 {
+    struct sums sums = {{(float *)dg.p, (float *)db.p, (float *)drb.p}, drb.p ? 3 : 2};
     int n = 0;
     if (dy.type == TYPE_BF16)
-        n = norm_any_bwd<bf16>(c, dx, dr, dy, xhat, rstd, g, d);
+        n = norm_any_bwd<bf16>(c, dx, dr, drb, dy, xhat, rstd, g, d);
     else if (dy.type == TYPE_F32)
-        n = norm_any_bwd<float>(c, dx, dr, dy, xhat, rstd, g, d);
+        n = norm_any_bwd<float>(c, dx, dr, drb, dy, xhat, rstd, g, d);
     else
         cuda_refuse(c, "numbers other than f32 and bf16");
-    if (n)
-        cuda_add_partials(c, (float *)dg.p, (float *)db.p, (float *)c->scratch, n, 2 * dy.cols,
-                          dy.cols);
+    if (n) cuda_add_partials(c, sums, (float *)c->scratch, n, dy.cols);
 }

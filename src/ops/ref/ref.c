@@ -197,34 +197,38 @@ static void ref_linear(struct backend *be, struct mat y, struct mat x, struct ma
     }
 }
 
-static void ref_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat dw,
-                           struct mat db, struct mat dy, struct mat y, struct mat x, struct mat w,
+/* A bias was added to every row. */
+static void add_columns(struct mat db, struct mat dy)
+{
+    for (int c = 0; c < db.cols; c++) {
+        double sum = 0;
+        for (int i = 0; i < dy.rows; i++) sum += get(dy, i, c);
+        add(db, 0, c, sum);
+    }
+}
+
+static void ref_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat db,
+                           struct mat dw, struct mat dy, struct mat x, struct mat w,
                            enum activation act, struct drop d)
 {
     (void)be;
-    for (int i = 0; i < dy.rows; i++) {
+    assert(beta == 0 || (act == ACT_NONE && d.p == 0 && !db.p));
+    for (int i = 0; i < dx.rows; i++) {
         struct drop_row mask = drop_row(d, i);
-        for (int o = 0; o < dy.cols; o++) {
-            bool off = act == ACT_RELU && get(y, i, o) <= 0;
-            set(dy, i, o, off ? 0 : get(dy, i, o) * drop_factor(mask, o));
-        }
-    }
-    for (int i = 0; i < dx.rows; i++)
         for (int c = 0; c < dx.cols; c++) {
+            bool off = act == ACT_RELU && get(x, i, c) <= 0;
             double s = beta != 0 ? (double)beta * get(dx, i, c) : 0;
             for (int o = 0; o < dy.cols; o++) s += get(dy, i, o) * get(w, o, c);
-            set(dx, i, c, s);
+            set(dx, i, c, off ? 0 : s * drop_factor(mask, c));
         }
-    for (int o = 0; o < dy.cols; o++) {
-        double sum = 0;
-        for (int i = 0; i < dy.rows; i++) sum += get(dy, i, o);
-        if (db.p) add(db, 0, o, sum);
+    }
+    add_columns(db, dx);
+    for (int o = 0; o < dy.cols; o++)
         for (int c = 0; c < x.cols; c++) {
             double s = 0;
             for (int i = 0; i < dy.rows; i++) s += get(dy, i, o) * get(x, i, c);
             add(dw, o, c, s);
         }
-    }
 }
 
 /* ---- attention: paper 3.2 ---- */
@@ -371,9 +375,9 @@ static void ref_add_norm(struct backend *be, struct mat y, struct mat xhat, stru
     }
 }
 
-static void ref_add_norm_bwd(struct backend *be, struct mat dx, struct mat dr, struct mat dg,
-                             struct mat db, struct mat dy, struct mat xhat, struct mat rstd,
-                             struct mat g, struct drop d)
+static void ref_add_norm_bwd(struct backend *be, struct mat dx, struct mat dr, struct mat drb,
+                             struct mat dg, struct mat db, struct mat dy, struct mat xhat,
+                             struct mat rstd, struct mat g, struct drop d)
 {
     (void)be;
     int n = dy.cols;
@@ -392,13 +396,11 @@ static void ref_add_norm_bwd(struct backend *be, struct mat dx, struct mat dr, s
             set(dr, i, c, t * drop_factor(mask, c));
         }
     }
+    add_columns(drb, dr);
+    add_columns(db, dy);
     for (int c = 0; c < n; c++) {
-        double sum = 0, dot = 0;
-        for (int i = 0; i < dy.rows; i++) {
-            sum += get(dy, i, c);
-            dot += get(dy, i, c) * get(xhat, i, c);
-        }
-        add(db, 0, c, sum);
+        double dot = 0;
+        for (int i = 0; i < dy.rows; i++) dot += get(dy, i, c) * get(xhat, i, c);
         add(dg, 0, c, dot);
     }
 }
