@@ -357,7 +357,13 @@ static const int vectors[][3] = {{1, 1}, {1, 3}, {1, 17}, {1, 130}, {1, 1000}, {
 /* For devices: what fills more than a block, in every way that a row can be cut up */
 static const int large_grid[][3] = {{1000, 64}, {300, 256}, {70, 512}, {40, 776},
                                     {33, 1024}, {9, 1536},  {-1}};
-static const int large_products[][3] = {{130, 256, 512}, {257, 64, 1024}, {64, 1024, 96}, {-1}};
+static const int large_products[][3] = {{130, 256, 512},
+                                        {257, 64, 1024},
+                                        {64, 1024, 96},
+                                        {600, 328, 520},
+                                        {2200, 8, 2048},
+                                        {2200, 2048, 8},
+                                        {-1}};
 static const int large_attentions[][3] = {{300, 64, 4}, {300, 32, 2}, {150, 128, 2}, {-1}};
 static const int large_vocabularies[][3] = {{6, 37000, 8},  {3, 32000, 64},  {2, 50001, 4},
                                             {2, 130000, 5}, {5, 8192, 1000}, {-1}};

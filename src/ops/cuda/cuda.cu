@@ -471,6 +471,8 @@ static enum heed_status device_open(struct gpu *c, struct heed_error *err)
     if (e == cudaSuccess) e = cudaEventCreateWithFlags(&c->sent, cudaEventDisableTiming);
     if (e != cudaSuccess) return open_failed(c->device, e, err);
     c->shared = (int)prop.sharedMemPerBlockOptin;
+    c->processors = prop.multiProcessorCount;
+    if (prop.major == HOPPER && prop.minor == 0) hopper_open(c);
     c->plain = getenv("HEED_CUDA_PLAIN") != NULL;
     c->chain = {c->stream, prop.major >= HOPPER && !c->plain};
     snprintf(c->name, sizeof c->name, "cuda:%d (%.60s)", c->device, prop.name);

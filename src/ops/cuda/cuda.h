@@ -2,8 +2,9 @@
  * cuda.h - inside the CUDA backend: one device, one stream, what the ops share.
  *
  * cuda.cu holds the table, memory.cu what moves between host and device, blas.cu the products that
- * cuBLASLt does, few.cu those of a few rows; linear.cu, norm.cu, embed.cu, loss.cu, adam.cu,
- * decode.cu and attention.cu, with the kernels it chooses from, the ops.
+ * cuBLASLt does, few.cu those of a few rows, hopper.cu some that end in more; linear.cu, norm.cu,
+ * embed.cu, loss.cu, adam.cu, decode.cu and attention.cu, with the kernels it chooses from, the
+ * ops.
  *
  * Every op puts its work on the stream and returns. It needs no memory but its operands and the
  * scratch block, which was there before the first op and belongs to one op at a time, as the
@@ -14,6 +15,7 @@
  */
 #ifndef HEED_OPS_CUDA_H
 #define HEED_OPS_CUDA_H
+#include <cuda.h>
 #include <cuda_runtime.h>
 
 #include "base/error.h"
@@ -50,6 +52,8 @@ struct gpu {
     struct backend base;
     int device;
     int shared; /* bytes of shared memory that a block may have */
+    int processors;
+    decltype(&cuTensorMapEncodeTiled) box_map; /* of the driver; NULL: hopper.cu takes nothing */
     char name[80];
     struct chain chain;        /* the stream, for kernels that may start early */
     bool plain;                /* they may not, and nothing is recorded: see docs/reliability.md */
@@ -109,6 +113,13 @@ void cuda_linear_bwd(struct gpu *c, struct mat dx, float beta, struct mat db, st
 /* few.cu: whether it took the product */
 bool cuda_linear_few(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
                      bool relu);
+/* hopper.cu: whether it took linear, or of linear_bwd what gives dx and db. For Hopper alone: no
+ * other GPU, newer ones included, has its instructions. */
+void hopper_open(struct gpu *c);
+bool hopper_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
+                   enum activation act, struct drop d);
+bool hopper_linear_dx(struct gpu *c, struct mat dx, struct mat db, struct mat dy, struct mat x,
+                      struct mat w, enum activation act, struct drop d);
 /* norm.cu */
 void cuda_add_norm(struct gpu *c, struct mat y, struct mat xhat, struct mat rstd, struct mat x,
                    struct mat r, struct mat g, struct mat b, struct drop d);

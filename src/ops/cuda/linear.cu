@@ -3,7 +3,7 @@
  *
  * Bias and ReLU are done by the product where it ends; dropout after them, and in backward the way
  * through both and the sum for the bias after the product that gives dx, are kernels of their own:
- * one pass over the matrix.
+ * one pass over the matrix, which hopper.cu saves where it can.
  */
 #include "ops/cuda/blas.h"
 #include "ops/cuda/device.h"
@@ -233,6 +233,7 @@ void cuda_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct
             cuda_refuse(c, "packed weights with other rows than f32");
         return;
     }
+    if (hopper_linear(c, y, x, w, b, act, d)) return;
     struct product p = {.c = y,
                         .a = x,
                         .b = mat_unpacked(w),
@@ -251,7 +252,7 @@ void cuda_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct
 void cuda_linear_bwd(struct gpu *c, struct mat dx, float beta, struct mat db, struct mat dw,
                      struct mat dy, struct mat x, struct mat w, enum activation act, struct drop d)
 {
-    if (dx.p) {
+    if (dx.p && !hopper_linear_dx(c, dx, db, dy, x, w, act, d)) {
         struct product p = {.c = dx, .a = dy, .b = w, .beta = beta, .name = "linear_bwd, dx"};
         blas_run(c, &p);
         strip_any(c, dx, db, x, act == ACT_RELU, d);

@@ -1,0 +1,378 @@
+/*
+ * hopper.cu - the products of the feed-forward layer on Hopper, with what cuBLASLt cannot do where
+ * they end: dropout on the way forward, and backward the way through ReLU and dropout and the sum
+ * for the bias. That saves a pass over the widest matrices there are.
+ *
+ * A block takes tiles of the result, one after the other, with a part for each of its warps: one
+ * thread brings the operands of the next steps, two groups of four warps multiply and finish half a
+ * tile each, one thread brings what that takes and stores what comes out, and two warps add up the
+ * columns. So only the finishing itself keeps the tensor cores waiting.
+ *
+ * Backward the matrix that the forward way made tells what was kept: it is above 0 there.
+ */
+#include "ops/cuda/hopper.h"
+
+#include <dlfcn.h>
+
+#include "ops/cuda/device.h"
+
+enum {
+    TILE_M = 128,
+    TILE_N = 256,
+    TILE_K = 64,
+    STAGES = 3, /* steps of the sum that are there or on their way */
+    GROUPS = 2,
+    GROUP = 4 * LANES,      /* threads */
+    HALF = TILE_M / GROUPS, /* rows of a group */
+    WIDE = 64,              /* numbers in 128 bytes, the width of a box */
+    BOXES = TILE_N / WIDE,
+    THREADS = GROUP * (1 + GROUPS)
+};
+
+typedef bf16 box[HALF][WIDE];
+
+struct tiles {
+    bf16 a[STAGES][TILE_M][TILE_K];
+    bf16 b[STAGES][TILE_N * TILE_K];
+    box c[GROUPS][BOXES]; /* backward what was made on the way forward, then the result */
+    float bias[GROUPS][TILE_N];
+    uint64_t full[STAGES], empty[STAGES];
+    uint64_t ready[GROUPS];  /* what a half of a tile takes to be finished is there */
+    uint64_t staged[GROUPS]; /* it lies finished in c */
+    uint64_t summed[GROUPS];
+};
+
+enum { ALIGN = 1024, SHARED = sizeof(struct tiles) + ALIGN };
+
+/* c [m,n] from a [m,k] and w, which is [n,k] forward and [k,n] backward. Neighbouring tiles have
+ * the same rows, so that these are read from memory once. */
+struct job {
+    int n, across, tiles, steps;
+    const float *bias;
+    float *sums; /* [rows of half tiles, n] or NULL */
+    struct drop_site site;
+};
+
+struct maps {
+    CUtensorMap a, w, c, made;
+};
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+struct at {
+    int row, col;
+};
+
+static __device__ __forceinline__ struct at place(const struct job &j, int tile)
+{
+    struct at p = {tile / j.across * TILE_M, tile % j.across * TILE_N};
+    return p;
+}
+
+template <bool BACK>
+static __device__ void bring_operands(struct tiles &t, const struct maps &maps, const struct job &j)
+{
+    uint32_t step = 0;
+    for (int tile = blockIdx.x; tile < j.tiles; tile += gridDim.x) {
+        struct at p = place(j, tile);
+        for (int k = 0; k < j.steps; k++, step++) {
+            int s = step % STAGES;
+            barrier_wait(&t.empty[s], step / STAGES + 1);
+            barrier_expect(&t.full[s], sizeof t.a[0] + sizeof t.b[0]);
+            box_load(t.a[s], &maps.a, k * TILE_K, p.row, &t.full[s]);
+            if (BACK)
+                for (int i = 0; i < BOXES; i++)
+                    box_load(t.b[s] + i * WIDE * TILE_K, &maps.w, p.col + i * WIDE, k * TILE_K,
+                             &t.full[s]);
+            else
+                box_load(t.b[s], &maps.w, k * TILE_K, p.col, &t.full[s]);
+        }
+    }
+}
+
+template <bool BACK>
+static __device__ void bring_ends(struct tiles &t, const struct maps &maps, const struct job &j,
+                                  struct at p, int g)
+{
+    if (BACK) {
+        barrier_expect(&t.ready[g], sizeof t.c[g]);
+        for (int i = 0; i < BOXES; i++)
+            box_load(t.c[g][i], &maps.made, p.col + i * WIDE, p.row + g * HALF, &t.ready[g]);
+    } else {
+        int bytes = min(TILE_N, j.n - p.col) * (int)sizeof(float);
+        barrier_expect(&t.ready[g], bytes);
+        run_load(t.bias[g], j.bias + p.col, bytes, &t.ready[g]);
+    }
+}
+
+/* A half is brought when the one before it, which lies in the same place, was stored and summed. */
+template <bool BACK>
+static __device__ void bring_and_store(struct tiles &t, const struct maps &maps,
+                                       const struct job &j)
+{
+    uint32_t phase = 0;
+    for (int g = 0; g < GROUPS; g++) bring_ends<BACK>(t, maps, j, place(j, blockIdx.x), g);
+    for (int tile = blockIdx.x; tile < j.tiles; tile += gridDim.x, phase++) {
+        struct at p = place(j, tile);
+        for (int g = 0; g < GROUPS; g++) {
+            barrier_wait(&t.staged[g], phase);
+            for (int i = 0; i < BOXES; i++)
+                box_store(&maps.c, p.col + i * WIDE, p.row + g * HALF, t.c[g][i]);
+            box_commit();
+        }
+        for (int g = 0; g < GROUPS; g++) {
+            g == 0 ? box_wait_read<1>() : box_wait_read<0>();
+            if (j.sums) barrier_wait(&t.summed[g], phase);
+            if (tile + gridDim.x < j.tiles)
+                bring_ends<BACK>(t, maps, j, place(j, tile + gridDim.x), g);
+        }
+    }
+}
+
+/* A warp for each half: a lane has eight columns. */
+static __device__ void add_columns(struct tiles &t, const struct job &j, int g, int lane)
+{
+    enum { V = 8 };
+    uint32_t phase = 0;
+    for (int tile = blockIdx.x; tile < j.tiles; tile += gridDim.x, phase++) {
+        struct at p = place(j, tile);
+        int chunk = lane % (WIDE / V), col = p.col + lane * V;
+        float sum[V] = {};
+        barrier_wait(&t.staged[g], phase);
+#pragma unroll 4
+        for (int r = 0; r < HALF; r++) {
+            float x[V];
+            load(x, &t.c[g][lane / (WIDE / V)][r][(chunk ^ r % 8) * V]);
+#pragma unroll
+            for (int i = 0; i < V; i++) sum[i] += x[i];
+        }
+        barrier_arrive(&t.summed[g]);
+        if (col < j.n) store(j.sums + (size_t)(p.row / HALF + g) * j.n + col, sum);
+    }
+}
+
+/* Of a product's result [64,256] thread has, in 32 parts of 8 columns, four numbers each: two of
+ * row lane / 4 of its warp's 16, two of the row 8 below. They are in columns lane % 4 * 2 and the
+ * next. A box has 8 such parts. */
+enum { PARTS = WIDE / 8 };
+
+/* Which of the numbers in a box are kept, as bits */
+static __device__ __forceinline__ uint32_t kept(const struct drop_row (&mask)[2], int col)
+{
+    uint32_t bits = 0;
+#pragma unroll
+    for (int i = 0; i < PARTS * 4; i++)
+        if (drop_word(mask[i / 2 % 2], col + i / 4 * 8 + i % 2) >= mask[0].threshold)
+            bits |= 1u << i;
+    return bits;
+}
+
+static __device__ __forceinline__ uint32_t pack(float lo, float hi)
+{
+    __nv_bfloat162 x = __floats2bfloat162_rn(lo, hi);
+    return *(uint32_t *)&x;
+}
+
+/* x where made, as pairs of bf16, is above 0 */
+static __device__ __forceinline__ uint32_t where_above_0(uint32_t x, uint32_t made)
+{
+    return x & __hgt2_mask(*(__nv_bfloat162 *)&made, __nv_bfloat162{});
+}
+
+static __device__ __forceinline__ uint32_t pack_relu(float lo, float hi)
+{
+    uint32_t x;
+    asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(hi), "f"(lo));
+    return x;
+}
+
+/* Half a tile's products, of which keep says what dropout keeps, become the result in c. */
+template <bool BACK>
+static __device__ __forceinline__ void finish(box (&c)[BOXES], const float (&d)[128],
+                                              const float *bias, const uint32_t (&keep)[BOXES],
+                                              float scale, int warp, int lane)
+{
+    uint32_t row = shared_at(&c[0][warp * 16 + lane % 16]);
+    int turn = lane / 16 ^ lane % 8; /* the chunk that a lane names, as it lies */
+#pragma unroll
+    for (int i = 0; i < BOXES; i++, row += sizeof(box)) {
+        uint32_t x[PARTS / 2][4];
+#pragma unroll
+        for (int k = 0; k < PARTS / 2; k++)
+            if (BACK) matrices_load(x[k], row + ((turn ^ 2 * k) << 4));
+#pragma unroll
+        for (int k = 0; k < PARTS / 2; k++) {
+#pragma unroll
+            for (int q = 0; q < 4; q++) {
+                int part = i * PARTS + 2 * k + q / 2, at = part * 4 + q % 2 * 2, bit = at % 32;
+                if (BACK) {
+                    x[k][q] = where_above_0(pack(d[at] * scale, d[at + 1] * scale), x[k][q]);
+                } else {
+                    float2 b = *(const float2 *)(bias + part * 8 + lane % 4 * 2);
+                    float lo = keep[i] >> bit & 1 ? (d[at] + b.x) * scale : 0;
+                    float hi = keep[i] >> bit & 2 ? (d[at + 1] + b.y) * scale : 0;
+                    x[k][q] = pack_relu(lo, hi);
+                }
+            }
+            matrices_store(row + ((turn ^ 2 * k) << 4), x[k]);
+        }
+    }
+}
+
+/* What dropout keeps is drawn while the tensor cores work, a box in a step. */
+template <bool BACK>
+static __device__ void multiply(struct tiles &t, const struct job &j, int g, int warp, int lane)
+{
+    uint32_t step = 0, phase = 0;
+    bool speaker = warp == 0 && lane == 0; /* for the group */
+    for (int tile = blockIdx.x; tile < j.tiles; tile += gridDim.x, phase++) {
+        struct at p = place(j, tile);
+        int row = p.row + g * HALF + warp * 16 + lane / 4, col = p.col + lane % 4 * 2;
+        struct drop_row mask[2] = {mask_of(j.site, row), mask_of(j.site, row + 8)};
+        uint32_t keep[BOXES] = {};
+        float d[128];
+        for (int k = 0; k < j.steps; k++, step++) {
+            int s = step % STAGES;
+            barrier_wait(&t.full[s], step / STAGES);
+            product_begin();
+#pragma unroll
+            for (int i = 0; i < TILE_K; i += 16)
+                if (BACK)
+                    product_64x256x16<true>(d, operand(&t.a[s][g * HALF][i], 0),
+                                            operand(t.b[s] + i * WIDE, WIDE * TILE_K * 2),
+                                            k > 0 || i > 0);
+                else
+                    product_64x256x16<false>(d, operand(&t.a[s][g * HALF][i], 0),
+                                             operand(t.b[s] + i, 0), k > 0 || i > 0);
+            product_commit();
+            if (!BACK && k < BOXES) {
+                uint32_t bits = kept(mask, col + k * WIDE);
+                asm volatile("" : "+r"(bits)); /* now, not when it is needed */
+#pragma unroll
+                for (int i = 0; i < BOXES; i++)
+                    if (i == k) keep[i] = bits;
+            }
+            product_wait<1>();
+            if (k > 0 && speaker) barrier_arrive(&t.empty[(step - 1) % STAGES]);
+        }
+        product_wait<0>();
+        if (speaker) barrier_arrive(&t.empty[(step - 1) % STAGES]);
+#pragma unroll
+        for (int i = 0; i < BOXES; i++)
+            if (!BACK && i >= j.steps) keep[i] = kept(mask, col + i * WIDE);
+        barrier_wait(&t.ready[g], phase);
+        finish<BACK>(t.c[g], d, t.bias[g], keep, j.site.scale, warp, lane);
+        shared_publish();
+        barrier_arrive(&t.staged[g]);
+    }
+}
+
+#endif
+
+template <bool BACK>
+static __global__ void __launch_bounds__(THREADS, 1)
+    feed_forward(const __grid_constant__ struct maps maps, const __grid_constant__ struct job j)
+{
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    extern __shared__ char raw[];
+    struct tiles &t = *(struct tiles *)(((uintptr_t)raw + ALIGN - 1) / ALIGN * ALIGN);
+    int group = threadIdx.x / GROUP, warp = threadIdx.x % GROUP / LANES, lane = threadIdx.x % LANES;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; i++) {
+            barrier_init(&t.full[i], 1);
+            barrier_init(&t.empty[i], GROUPS);
+        }
+        for (int g = 0; g < GROUPS; g++) {
+            barrier_init(&t.ready[g], 1);
+            barrier_init(&t.staged[g], GROUP);
+            barrier_init(&t.summed[g], LANES);
+        }
+        barrier_init_done();
+    }
+    __syncthreads();
+    if (group < GROUPS) {
+        registers_more<232>();
+        multiply<BACK>(t, j, group, warp, lane);
+    } else {
+        registers_fewer<40>();
+        if (warp == 0 && lane == 0) bring_operands<BACK>(t, maps, j);
+        if (warp == 1 && lane == 0) bring_and_store<BACK>(t, maps, j);
+        if (warp >= 2 && j.sums) add_columns(t, j, warp - 2, lane);
+    }
+#else
+    (void)maps, (void)j;
+#endif
+}
+
+/* ---- the host's side ---- */
+
+void hopper_open(struct gpu *c)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (driver) c->box_map = (decltype(c->box_map))dlsym(driver, "cuTensorMapEncodeTiled");
+}
+
+/* The map of m for boxes of so many rows. Boxes reach beyond m's ends: nothing is stored there, and
+ * 0 is read. */
+static bool map_of(struct gpu *c, CUtensorMap *map, struct mat m, int rows)
+{
+    cuuint64_t size[2] = {(cuuint64_t)m.cols, (cuuint64_t)m.rows};
+    cuuint64_t row_bytes[1] = {(cuuint64_t)m.ld * sizeof(bf16)};
+    cuuint32_t box[2] = {WIDE, (cuuint32_t)rows}, every[2] = {1, 1};
+    return c->box_map(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, m.p, size, row_bytes, box, every,
+                      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                      CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+static bool takes(struct mat m)
+{
+    return m.type == TYPE_BF16 && mat_wide(m);
+}
+
+template <bool BACK>
+static bool run(struct gpu *c, struct mat out, struct mat a, struct mat w, struct mat made,
+                struct job j)
+{
+    struct maps maps;
+    if (!map_of(c, &maps.a, a, TILE_M) || !map_of(c, &maps.w, w, BACK ? TILE_K : TILE_N) ||
+        !map_of(c, &maps.c, out, HALF) || !map_of(c, &maps.made, made, HALF))
+        return false;
+    j.n = out.cols;
+    j.across = ceiling(out.cols, TILE_N);
+    j.tiles = j.across * ceiling(out.rows, TILE_M);
+    j.steps = ceiling(a.cols, TILE_K);
+    cuda_check(c, shared_allow((const void *)feed_forward<BACK>, SHARED));
+    feed_forward<BACK><<<min(j.tiles, c->processors), THREADS, SHARED, c->stream>>>(maps, j);
+    return true;
+}
+
+static double flops(struct mat a, struct mat out)
+{
+    return 2.0 * a.rows * a.cols * out.cols;
+}
+
+bool hopper_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
+                   enum activation act, struct drop d)
+{
+    if (!c->box_map || act != ACT_RELU || d.p == 0 || !takes(y) || !takes(x) || !takes(w) || !b.p ||
+        b.type != TYPE_F32 || !mat_wide(b))
+        return false;
+    cuda_mark(c, "linear, with dropout", mat_bytes(y) + mat_bytes(x) + mat_bytes(w), flops(x, y));
+    return run<false>(c, y, x, w, y, (struct job){.bias = (float *)b.p, .site = drop_site(d)});
+}
+
+bool hopper_linear_dx(struct gpu *c, struct mat dx, struct mat db, struct mat dy, struct mat x,
+                      struct mat w, enum activation act, struct drop d)
+{
+    int rows = ceiling(dx.rows, TILE_M) * GROUPS;
+    float *sums = db.p ? (float *)c->scratch : NULL;
+    if (!c->box_map || act != ACT_RELU || !takes(dx) || !takes(dy) || !takes(x) || !takes(w) ||
+        sizeof(float) * rows * dx.cols > CUDA_SCRATCH)
+        return false;
+    cuda_mark(c, "linear_bwd, dx to ReLU", 2 * mat_bytes(dx) + mat_bytes(dy) + mat_bytes(w),
+              flops(dy, dx));
+    if (!run<true>(c, dx, dy, w, x, (struct job){.sums = sums, .site = drop_site(d)})) return false;
+    if (db.p) cuda_add_partials(c, (struct sums){{(float *)db.p}, 1}, sums, rows, dx.cols);
+    return true;
+}
