@@ -194,7 +194,8 @@ struct ops {
                       struct drop d);
     /* dw += dyT x; dx = beta*dx + dy w (absent: not wanted). act and d are those that linear made x
      * with, x = drop(act(z + b)): dx goes on back through both and is the gradient of z, and db
-     * (absent: not wanted) += column sums of dx. With an activation, dropout or db, beta is 0. */
+     * (absent: not wanted) += column sums of dx as stored. With an activation, dropout or db, dx is
+     * there and beta is 0. */
     void (*linear_bwd)(struct backend *be, struct mat dx, float beta, struct mat db, struct mat dw,
                        struct mat dy, struct mat x, struct mat w, enum activation act,
                        struct drop d);

@@ -74,7 +74,7 @@ void cpu_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat db
 {
     struct cpu *cpu = cpu_of(be);
     bool relu = act == ACT_RELU;
-    assert(beta == 0 || (!relu && d.p == 0 && !db.p));
+    assert((dx.p && beta == 0) || (!relu && d.p == 0 && !db.p));
     if (dy.rows == 0) return;
     clear_slack(dy);
     clear_slack(x);

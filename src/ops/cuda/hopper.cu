@@ -43,13 +43,16 @@ struct tiles {
 };
 
 enum { ALIGN = 1024, SHARED = sizeof(struct tiles) + ALIGN };
+static_assert(SHARED <= 227 << 10, "more than a block may have");
 
 /* c [m,n] from a [m,k] and w, which is [n,k] forward and [k,n] backward. Neighbouring tiles have
  * the same rows, so that these are read from memory once. */
 struct job {
-    int n, across, tiles, steps;
+    int n, tiles;
+    int across; /* tiles beside each other */
+    int steps;  /* of the sum */
     const float *bias;
-    float *sums; /* [rows of half tiles, n] or NULL */
+    float *sums; /* [half tiles from top to bottom, n] or NULL */
     struct drop_site site;
 };
 
@@ -122,7 +125,7 @@ static __device__ void bring_and_store(struct tiles &t, const struct maps &maps,
         }
         for (int g = 0; g < GROUPS; g++) {
             g == 0 ? box_wait_read<1>() : box_wait_read<0>();
-            if (j.sums) barrier_wait(&t.summed[g], phase);
+            if (BACK && j.sums) barrier_wait(&t.summed[g], phase);
             if (tile + gridDim.x < j.tiles)
                 bring_ends<BACK>(t, maps, j, place(j, tile + gridDim.x), g);
         }
@@ -146,12 +149,13 @@ static __device__ void add_columns(struct tiles &t, const struct job &j, int g, 
 #pragma unroll
             for (int i = 0; i < V; i++) sum[i] += x[i];
         }
+        shared_publish();
         barrier_arrive(&t.summed[g]);
         if (col < j.n) store(j.sums + (size_t)(p.row / HALF + g) * j.n + col, sum);
     }
 }
 
-/* Of a product's result [64,256] thread has, in 32 parts of 8 columns, four numbers each: two of
+/* Of a product's result [64,256] a thread has, in 32 parts of 8 columns, four numbers each: two of
  * row lane / 4 of its warp's 16, two of the row 8 below. They are in columns lane % 4 * 2 and the
  * next. A box has 8 such parts. */
 enum { PARTS = WIDE / 8 };
@@ -173,17 +177,17 @@ static __device__ __forceinline__ uint32_t pack(float lo, float hi)
     return *(uint32_t *)&x;
 }
 
-/* x where made, as pairs of bf16, is above 0 */
-static __device__ __forceinline__ uint32_t where_above_0(uint32_t x, uint32_t made)
-{
-    return x & __hgt2_mask(*(__nv_bfloat162 *)&made, __nv_bfloat162{});
-}
-
 static __device__ __forceinline__ uint32_t pack_relu(float lo, float hi)
 {
     uint32_t x;
     asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(hi), "f"(lo));
     return x;
+}
+
+/* A pair of bf16, each where that of made is above 0, and 0 elsewhere */
+static __device__ __forceinline__ uint32_t where_above_0(uint32_t x, uint32_t made)
+{
+    return x & ~__hle2_mask(*(__nv_bfloat162 *)&made, __nv_bfloat162{});
 }
 
 /* Half a tile's products, of which keep says what dropout keeps, become the result in c. */
@@ -255,7 +259,7 @@ static __device__ void multiply(struct tiles &t, const struct job &j, int g, int
             product_wait<1>();
             if (k > 0 && speaker) barrier_arrive(&t.empty[(step - 1) % STAGES]);
         }
-        product_wait<0>();
+        product_end(d);
         if (speaker) barrier_arrive(&t.empty[(step - 1) % STAGES]);
 #pragma unroll
         for (int i = 0; i < BOXES; i++)
@@ -275,7 +279,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ char raw[];
-    struct tiles &t = *(struct tiles *)(((uintptr_t)raw + ALIGN - 1) / ALIGN * ALIGN);
+    struct tiles &t = *(struct tiles *)(raw + -shared_at(raw) % ALIGN);
     int group = threadIdx.x / GROUP, warp = threadIdx.x % GROUP / LANES, lane = threadIdx.x % LANES;
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
@@ -297,15 +301,17 @@ static __global__ void __launch_bounds__(THREADS, 1)
         registers_fewer<40>();
         if (warp == 0 && lane == 0) bring_operands<BACK>(t, maps, j);
         if (warp == 1 && lane == 0) bring_and_store<BACK>(t, maps, j);
-        if (warp >= 2 && j.sums) add_columns(t, j, warp - 2, lane);
+        if (BACK && warp >= 2 && j.sums) add_columns(t, j, warp - 2, lane);
     }
 #else
     (void)maps, (void)j;
+    __trap(); /* the machine code for Hopper is missing */
 #endif
 }
 
 /* ---- the host's side ---- */
 
+/* The driver stays loaded: the runtime has it anyway. */
 void hopper_open(struct gpu *c)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -331,13 +337,15 @@ static bool takes(struct mat m)
 }
 
 template <bool BACK>
-static bool run(struct gpu *c, struct mat out, struct mat a, struct mat w, struct mat made,
-                struct job j)
+static bool run(struct gpu *c, const char *name, struct mat out, struct mat a, struct mat w,
+                struct mat made, struct job j)
 {
     struct maps maps;
     if (!map_of(c, &maps.a, a, TILE_M) || !map_of(c, &maps.w, w, BACK ? TILE_K : TILE_N) ||
         !map_of(c, &maps.c, out, HALF) || !map_of(c, &maps.made, made, HALF))
         return false;
+    double bytes = mat_bytes(out) * (BACK ? 2 : 1) + mat_bytes(a) + mat_bytes(w);
+    cuda_mark(c, name, bytes, 2.0 * a.rows * a.cols * out.cols);
     j.n = out.cols;
     j.across = ceiling(out.cols, TILE_N);
     j.tiles = j.across * ceiling(out.rows, TILE_M);
@@ -347,19 +355,14 @@ static bool run(struct gpu *c, struct mat out, struct mat a, struct mat w, struc
     return true;
 }
 
-static double flops(struct mat a, struct mat out)
-{
-    return 2.0 * a.rows * a.cols * out.cols;
-}
-
 bool hopper_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
                    enum activation act, struct drop d)
 {
     if (!c->box_map || act != ACT_RELU || d.p == 0 || !takes(y) || !takes(x) || !takes(w) || !b.p ||
         b.type != TYPE_F32 || !mat_wide(b))
         return false;
-    cuda_mark(c, "linear, with dropout", mat_bytes(y) + mat_bytes(x) + mat_bytes(w), flops(x, y));
-    return run<false>(c, y, x, w, y, (struct job){.bias = (float *)b.p, .site = drop_site(d)});
+    return run<false>(c, "linear, with dropout", y, x, w, y,
+                      (struct job){.bias = (float *)b.p, .site = drop_site(d)});
 }
 
 bool hopper_linear_dx(struct gpu *c, struct mat dx, struct mat db, struct mat dy, struct mat x,
@@ -368,11 +371,11 @@ bool hopper_linear_dx(struct gpu *c, struct mat dx, struct mat db, struct mat dy
     int rows = ceiling(dx.rows, TILE_M) * GROUPS;
     float *sums = db.p ? (float *)c->scratch : NULL;
     if (!c->box_map || act != ACT_RELU || !takes(dx) || !takes(dy) || !takes(x) || !takes(w) ||
-        sizeof(float) * rows * dx.cols > CUDA_SCRATCH)
+        (sums && sizeof(float) * rows * dx.cols > CUDA_SCRATCH))
         return false;
-    cuda_mark(c, "linear_bwd, dx to ReLU", 2 * mat_bytes(dx) + mat_bytes(dy) + mat_bytes(w),
-              flops(dy, dx));
-    if (!run<true>(c, dx, dy, w, x, (struct job){.sums = sums, .site = drop_site(d)})) return false;
+    if (!run<true>(c, "linear_bwd, dx to ReLU", dx, dy, w, x,
+                   (struct job){.sums = sums, .site = drop_site(d)}))
+        return false;
     if (db.p) cuda_add_partials(c, (struct sums){{(float *)db.p}, 1}, sums, rows, dx.cols);
     return true;
 }

@@ -66,7 +66,7 @@ static __device__ __forceinline__ void box_load(void *to, const CUtensorMap *m, 
                  : "memory");
 }
 
-/* A run of bytes, from and to multiples of 16 */
+/* A run of bytes; from, to and bytes are multiples of 16. */
 static __device__ __forceinline__ void run_load(void *to, const void *from, int bytes, uint64_t *b)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
@@ -89,13 +89,14 @@ static __device__ __forceinline__ void box_commit(void)
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* All commits but the last n have read what they store. */
+/* All commits but the last N have read what they store. */
 template <int N> static __device__ __forceinline__ void box_wait_read(void)
 {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
 }
 
-/* What this thread wrote to shared memory is seen by the copy engine and the products. */
+/* What this thread read and wrote in shared memory comes before what the copy engine does there
+ * once others know of it. */
 static __device__ __forceinline__ void shared_publish(void)
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -151,9 +152,18 @@ static __device__ __forceinline__ void product_commit(void)
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
+/* All commits but the last N are done. */
 template <int N> static __device__ __forceinline__ void product_wait(void)
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+
+/* All are, and d is not read before. */
+static __device__ __forceinline__ void product_end(float (&d)[128])
+{
+    product_wait<0>();
+#pragma unroll
+    for (int i = 0; i < 128; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
 
 #define F8(d, i)                                                                                   \

@@ -5,6 +5,8 @@
  * through both and the sum for the bias after the product that gives dx, are kernels of their own:
  * one pass over the matrix, which hopper.cu saves where it can.
  */
+#include <assert.h>
+
 #include "ops/cuda/blas.h"
 #include "ops/cuda/device.h"
 
@@ -252,6 +254,7 @@ void cuda_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct
 void cuda_linear_bwd(struct gpu *c, struct mat dx, float beta, struct mat db, struct mat dw,
                      struct mat dy, struct mat x, struct mat w, enum activation act, struct drop d)
 {
+    assert((dx.p && beta == 0) || (act == ACT_NONE && d.p == 0 && !db.p));
     if (dx.p && !hopper_linear_dx(c, dx, db, dy, x, w, act, d)) {
         struct product p = {.c = dx, .a = dy, .b = w, .beta = beta, .name = "linear_bwd, dx"};
         blas_run(c, &p);

@@ -212,7 +212,7 @@ static void ref_linear_bwd(struct backend *be, struct mat dx, float beta, struct
                            enum activation act, struct drop d)
 {
     (void)be;
-    assert(beta == 0 || (act == ACT_NONE && d.p == 0 && !db.p));
+    assert((dx.p && beta == 0) || (act == ACT_NONE && d.p == 0 && !db.p));
     for (int i = 0; i < dx.rows; i++) {
         struct drop_row mask = drop_row(d, i);
         for (int c = 0; c < dx.cols; c++) {
