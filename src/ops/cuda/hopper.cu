@@ -241,13 +241,10 @@ static __device__ void multiply(struct tiles &t, const struct job &j, int g, int
             product_begin();
 #pragma unroll
             for (int i = 0; i < TILE_K; i += 16)
-                if (BACK)
-                    product_64x256x16<true>(d, operand(&t.a[s][g * HALF][i], 0),
-                                            operand(t.b[s] + i * WIDE, WIDE * TILE_K * 2),
-                                            k > 0 || i > 0);
-                else
-                    product_64x256x16<false>(d, operand(&t.a[s][g * HALF][i], 0),
-                                             operand(t.b[s] + i, 0), k > 0 || i > 0);
+                product_64x256x16<BACK>(d, operand(&t.a[s][g * HALF][i], 0),
+                                        BACK ? operand(t.b[s] + i * WIDE, WIDE * TILE_K * 2)
+                                             : operand(t.b[s] + i, 0),
+                                        k > 0 || i > 0);
             product_commit();
             if (!BACK && k < BOXES) {
                 uint32_t bits = kept(mask, col + k * WIDE);
