@@ -12,9 +12,9 @@
  */
 #ifndef HEED_OPS_CUDA_ATTENTION_DEVICE_H
 #define HEED_OPS_CUDA_ATTENTION_DEVICE_H
-#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include "ops/cuda/fragment.h"
 #include "ops/cuda/launch.h"
 #include "ops/drop.h"
 
@@ -80,21 +80,7 @@ static __device__ __forceinline__ float exp2_fast(float x)
     return y;
 }
 
-static __device__ __forceinline__ uint32_t pack(float lo, float hi)
-{
-    __nv_bfloat162 h = __floats2bfloat162_rn(lo, hi);
-    return *(uint32_t *)&h;
-}
-
-/* The two halves of a pair of bf16. */
-static __device__ __forceinline__ float2 unpack(uint32_t x)
-{
-    return make_float2(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u));
-}
-
 /* ---- tiles ---- */
-
-typedef __nv_bfloat16 bf16;
 
 enum { TILE_ALIGN = 256 };
 
@@ -103,11 +89,6 @@ template <int D> static __device__ __forceinline__ int chunk_at(int row, int chu
 {
     int turn = D == 32 ? row >> 1 & 3 : row & 7;
     return row * D * 2 + ((chunk ^ turn) << 4);
-}
-
-static __device__ __forceinline__ uint32_t shared_address(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
 }
 
 /* Copies 16 bytes, or writes zeros where there is nothing to copy; does not wait. */
@@ -143,22 +124,6 @@ static __device__ __forceinline__ void copy_tile(uint32_t to, const bf16 *head, 
         bool there = first + row < end;
         copy_chunk(to + chunk_at<D>(row, chunk), there ? from : head, there);
     }
-}
-
-static __device__ __forceinline__ void load_matrix(uint32_t (&r)[4], uint32_t at)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-}
-
-static __device__ __forceinline__ void load_matrix_turned(uint32_t (&r)[4], uint32_t at)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
 }
 
 /* Where a lane's row of ldmatrix lies in a tile, for the first 16 columns; other columns differ in

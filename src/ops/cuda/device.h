@@ -7,14 +7,11 @@
  */
 #ifndef HEED_OPS_CUDA_DEVICE_H
 #define HEED_OPS_CUDA_DEVICE_H
-#include <cuda_bf16.h>
-
 #include "ops/cuda/cuda.h"
+#include "ops/cuda/fragment.h"
 #include "ops/cuda/launch.h"
 #include "ops/drop.h"
 #include "ops/quant.h"
-
-typedef __nv_bfloat16 bf16;
 
 enum { LANES = 32 };
 #define ALL_LANES 0xffffffffu
@@ -68,8 +65,8 @@ template <int V> static __device__ inline void load(float (&x)[V], const bf16 *p
         uint32_t word[4] = {u.x, u.y, u.z, u.w};
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            x[2 * i % V] = __uint_as_float(word[i] << 16);
-            x[(2 * i + 1) % V] = __uint_as_float(word[i] & 0xffff0000u);
+            float2 two = unpack(word[i]);
+            x[2 * i % V] = two.x, x[(2 * i + 1) % V] = two.y;
         }
     } else {
         x[0] = __bfloat162float(*p);
@@ -91,10 +88,7 @@ template <int V> static __device__ inline void store(bf16 *p, const float (&x)[V
     if (V == 8) {
         uint32_t word[4];
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            __nv_bfloat162 two = __floats2bfloat162_rn(x[2 * i % V], x[(2 * i + 1) % V]);
-            word[i] = *(uint32_t *)&two;
-        }
+        for (int i = 0; i < 4; i++) word[i] = pack(x[2 * i % V], x[(2 * i + 1) % V]);
         *(uint4 *)p = make_uint4(word[0], word[1], word[2], word[3]);
     } else {
         *p = __float2bfloat16_rn(x[0]);

@@ -171,12 +171,6 @@ static __device__ __forceinline__ uint32_t kept(const struct drop_row (&mask)[2]
     return bits;
 }
 
-static __device__ __forceinline__ uint32_t pack(float lo, float hi)
-{
-    __nv_bfloat162 x = __floats2bfloat162_rn(lo, hi);
-    return *(uint32_t *)&x;
-}
-
 static __device__ __forceinline__ uint32_t pack_relu(float lo, float hi)
 {
     uint32_t x;
@@ -196,14 +190,14 @@ static __device__ __forceinline__ void finish(box (&c)[BOXES], const float (&d)[
                                               const float *bias, const uint32_t (&keep)[BOXES],
                                               float scale, int warp, int lane)
 {
-    uint32_t row = shared_at(&c[0][warp * 16 + lane % 16]);
+    uint32_t row = shared_address(&c[0][warp * 16 + lane % 16]);
     int turn = lane / 16 ^ lane % 8; /* the chunk that a lane names, as it lies */
 #pragma unroll
     for (int i = 0; i < BOXES; i++, row += sizeof(box)) {
         uint32_t x[PARTS / 2][4];
 #pragma unroll
         for (int k = 0; k < PARTS / 2; k++)
-            if (BACK) matrices_load(x[k], row + ((turn ^ 2 * k) << 4));
+            if (BACK) load_matrix(x[k], row + ((turn ^ 2 * k) << 4));
 #pragma unroll
         for (int k = 0; k < PARTS / 2; k++) {
 #pragma unroll
@@ -218,7 +212,7 @@ static __device__ __forceinline__ void finish(box (&c)[BOXES], const float (&d)[
                     x[k][q] = pack_relu(lo, hi);
                 }
             }
-            matrices_store(row + ((turn ^ 2 * k) << 4), x[k]);
+            store_matrix(row + ((turn ^ 2 * k) << 4), x[k]);
         }
     }
 }
@@ -276,7 +270,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ char raw[];
-    struct tiles &t = *(struct tiles *)(raw + -shared_at(raw) % ALIGN);
+    struct tiles &t = *(struct tiles *)(raw + -shared_address(raw) % ALIGN);
     int group = threadIdx.x / GROUP, warp = threadIdx.x % GROUP / LANES, lane = threadIdx.x % LANES;
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {

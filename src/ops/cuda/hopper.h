@@ -10,18 +10,14 @@
 #define HEED_OPS_CUDA_HOPPER_H
 #include <cuda.h>
 #include <cuda_runtime.h>
-#include <stdint.h>
 
-static __device__ __forceinline__ uint32_t shared_at(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
+#include "ops/cuda/fragment.h"
 
 /* ---- barriers: a phase ends when so many have arrived and all bytes expected are there ---- */
 
 static __device__ __forceinline__ void barrier_init(uint64_t *b, int arrivals)
 {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_at(b)), "r"(arrivals));
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(arrivals));
 }
 
 /* By the thread that did it, before the others are let in */
@@ -33,14 +29,14 @@ static __device__ __forceinline__ void barrier_init_done(void)
 /* Arrives, and so many bytes will */
 static __device__ __forceinline__ void barrier_expect(uint64_t *b, int bytes)
 {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(b)),
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)),
                  "r"(bytes)
                  : "memory");
 }
 
 static __device__ __forceinline__ void barrier_arrive(uint64_t *b)
 {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(b)) : "memory");
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
 }
 
 static __device__ __forceinline__ void barrier_wait(uint64_t *b, uint32_t phase)
@@ -50,7 +46,7 @@ static __device__ __forceinline__ void barrier_wait(uint64_t *b, uint32_t phase)
                  "again:\n"
                  "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
                  "@!done bra again;\n"
-                 "}" ::"r"(shared_at(b)),
+                 "}" ::"r"(shared_address(b)),
                  "r"(phase & 1)
                  : "memory");
 }
@@ -61,8 +57,8 @@ static __device__ __forceinline__ void box_load(void *to, const CUtensorMap *m, 
                                                 uint64_t *b)
 {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {%2, %3}], [%4];" ::"r"(shared_at(to)),
-                 "l"(m), "r"(x), "r"(y), "r"(shared_at(b))
+                 "[%0], [%1, {%2, %3}], [%4];" ::"r"(shared_address(to)),
+                 "l"(m), "r"(x), "r"(y), "r"(shared_address(b))
                  : "memory");
 }
 
@@ -70,8 +66,8 @@ static __device__ __forceinline__ void box_load(void *to, const CUtensorMap *m, 
 static __device__ __forceinline__ void run_load(void *to, const void *from, int bytes, uint64_t *b)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
-                 "[%0], [%1], %2, [%3];" ::"r"(shared_at(to)),
-                 "l"(from), "r"(bytes), "r"(shared_at(b))
+                 "[%0], [%1], %2, [%3];" ::"r"(shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(shared_address(b))
                  : "memory");
 }
 
@@ -80,7 +76,7 @@ static __device__ __forceinline__ void box_store(const CUtensorMap *m, int x, in
 {
     asm volatile(
         "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(m),
-        "r"(x), "r"(y), "r"(shared_at(from))
+        "r"(x), "r"(y), "r"(shared_address(from))
         : "memory");
 }
 
@@ -102,24 +98,6 @@ static __device__ __forceinline__ void shared_publish(void)
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/* ---- four 8x8 matrices of bf16 between registers and shared memory: lane l names a row of matrix
- * l / 8, and holds of each the two numbers that a product's result would have there ---- */
-
-static __device__ __forceinline__ void matrices_load(uint32_t (&x)[4], uint32_t row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                 : "r"(row)
-                 : "memory");
-}
-
-static __device__ __forceinline__ void matrices_store(uint32_t row, const uint32_t (&x)[4])
-{
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
-                 "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
-                 : "memory");
-}
-
 /* ---- registers: of a block's, so many for each thread of these four warps from here on ---- */
 
 template <int N> static __device__ __forceinline__ void registers_more(void)
@@ -138,7 +116,7 @@ template <int N> static __device__ __forceinline__ void registers_fewer(void)
  * the sum, which others do not have; 8 rows of 128 bytes are 1,024 apart. */
 static __device__ __forceinline__ uint64_t operand(const void *p, int next)
 {
-    return (uint64_t)(shared_at(p) >> 4 & 0x3fff) | (uint64_t)(next >> 4) << 16 |
+    return (uint64_t)(shared_address(p) >> 4 & 0x3fff) | (uint64_t)(next >> 4) << 16 |
            (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
 }
 
