@@ -69,15 +69,10 @@ static void call_linear(struct backend *be, const struct trial *t, const struct 
     be->op->linear(be, m[0], m[1], m[2], m[3], activation_of(t), t->drop);
 }
 
-/* BETA and NODX count only where nothing else is done to dx. */
-static bool plain_dx(const struct trial *t, unsigned flag)
-{
-    return t->flags & flag && !(t->flags & (RELU | DROP | BIAS));
-}
 static void plan_linear_bwd(struct trial *t)
 {
-    enum role dx = plain_dx(t, BETA) ? ADD : OUT;
-    plain_dx(t, NODX) ? absent(t) : act(t, dx, "dx", t->rows, t->cols, t->act);
+    enum role dx = t->flags & BETA ? ADD : OUT;
+    t->flags &NODX ? absent(t) : act(t, dx, "dx", t->rows, t->cols, t->act);
     t->flags &BIAS ? par(t, ADD, "db", 1, t->cols, TYPE_F32), sums_rows(t, 0) : absent(t);
     par(t, ADD, "dw", t->out, t->cols, TYPE_F32);
     act(t, IN, "dy", t->rows, t->out, t->act);
@@ -98,7 +93,7 @@ static void call_linear_bwd(struct backend *be, const struct trial *t, const str
                             const int32_t *ints)
 {
     (void)ints;
-    be->op->linear_bwd(be, m[0], plain_dx(t, BETA) ? 1 : 0, m[1], m[2], m[3], m[4], m[5],
+    be->op->linear_bwd(be, m[0], t->flags & BETA ? 1 : 0, m[1], m[2], m[3], m[4], m[5],
                        activation_of(t), t->drop);
 }
 
@@ -379,7 +374,9 @@ static const struct op_case cases[] = {
      .flags = DROP | VIEW | KEEP | ALIAS},
     {"embed_bwd", plan_embed_bwd, call_embed_bwd, grid, large_grid, .flags = DROP | VIEW},
     {"linear_bwd", plan_linear_bwd, call_linear_bwd, products, large_products,
-     .flags = DROP | VIEW | RELU | BIAS | BETA | NODX, .prepare = prepare_linear_bwd},
+     .flags = DROP | VIEW | RELU | BIAS, .prepare = prepare_linear_bwd},
+    {"linear_bwd", plan_linear_bwd, call_linear_bwd, products, large_products,
+     .flags = VIEW | BETA | NODX}, /* where nothing else is done to dx */
     {"attend_bwd", plan_attend_bwd, call_attend_bwd, attentions, large_attentions,
      .flags = DROP | VIEW | CAUSAL | CROSS, .prepare = prepare_attend_bwd},
     {"add_norm_bwd", plan_add_norm_bwd, call_add_norm_bwd, grid, large_grid,
