@@ -9,7 +9,8 @@
  *   error sticks and comes out of sync.
  * - Parameter gradients (de, dw, db, drb, dg) always add to what is there. Activation gradients are
  *   beta*old + new where a beta is given and plainly written otherwise.
- * - Dropout masks are recomputed from (seed, site, row, column), never stored: see drop.h.
+ * - Dropout masks are never stored: they are recomputed from (seed, site, row, column), see drop.h,
+ *   or seen in what a ReLU and they left.
  * - Activation matrices are allocated with their row count rounded up to ROW_PAD, and whatever
  *   lies between the last row and the next multiple of ROW_PAD is scratch that an op may
  *   overwrite. So products run on few distinct shapes. A view of part of the rows must start at a
