@@ -17,7 +17,7 @@
 #include "text/spm.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -98,12 +98,13 @@ std::string well_formed(const char *text, size_t len)
     return out;
 }
 
-/* What SentencePiece says, without the place in its source that it puts in front. */
+/* What SentencePiece says, without the place in its source and the condition that it puts in front;
+ * where it says nothing else, the condition. */
 std::string words_of(const sentencepiece::util::Status &status)
 {
     std::string text = status.ToString();
     size_t at = text.rfind("] ");
-    return at == std::string::npos ? text : text.substr(at + 2);
+    return at == std::string::npos || at + 2 == text.size() ? text : text.substr(at + 2);
 }
 
 /* Bytes of a sentence that stand in runs without a space too long to be words. */
@@ -253,7 +254,9 @@ sample sample_choose(const survey &s)
 }
 
 /* The part of the text that is written in characters which get a piece of their own; they take at
- * most half of the pieces there are to learn. SentencePiece accepts no less than 0.98. */
+ * most half of the pieces there are to learn. SentencePiece accepts no less than 0.98. It reads the
+ * number with a stream, which follows the locale of a C++ program; a whole number and an exponent
+ * are the same in every locale. */
 std::string coverage_choose(const survey &s, int pieces)
 {
     std::vector<int64_t> times;
@@ -263,9 +266,8 @@ std::string coverage_choose(const survey &s, int pieces)
     if (times.size() > size_t(pieces / 2)) times.resize(size_t(pieces / 2));
     int64_t covered = 0;
     for (int64_t n : times) covered += n;
-    char text[32];
-    snprintf(text, sizeof text, "%.9f", std::max(double(covered) / double(s.characters), 0.98));
-    return text;
+    double part = std::max(double(covered) / double(s.characters), 0.98);
+    return std::to_string(std::llround(part * 1e9)) + "e-9";
 }
 
 /* The tags as SentencePiece wants them: in one string with commas between. */

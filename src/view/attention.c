@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/locale.h"
 #include "base/utf8.h"
 #include "heed.h"
 
@@ -204,10 +205,12 @@ enum heed_status heed_attention_picture(const struct heed_attention *a, enum hee
     size_t n;
     char *text = NULL;
     FILE *f = open_memstream(&text, &n);
+    struct c_locale locale = c_locale_enter();
     if (f && kind == HEED_PICTURE_SVG)
         svg_write(f, a, layer, head);
     else if (f)
         text_write(f, a, layer, head);
+    c_locale_leave(locale);
     bool bad = !f || ferror(f);
     if (f && fclose(f)) bad = true;
     if (bad) {
