@@ -218,6 +218,20 @@ static enum heed_status write_state(const struct checkpoint *c, const struct pro
     return s;
 }
 
+/* Names under which a checkpoint is written and removed; whoever finds one is free to remove it. */
+static const char WRITTEN[] = ".tmp", REMOVED[] = ".old";
+
+static enum heed_status steps_add(int64_t **steps, int *n, int64_t step, struct heed_error *err)
+{
+    int64_t *more = realloc(*steps, (size_t)(*n + 1) * sizeof *more);
+    if (!more) return error_memory(err, (size_t)(*n + 1) * sizeof *more, "the list of checkpoints");
+    int at = (*n)++;
+    for (; at > 0 && more[at - 1] < step; at--) more[at] = more[at - 1];
+    more[at] = step;
+    *steps = more;
+    return HEED_OK;
+}
+
 /* The steps on disk, newest first, malloced. Leftovers of an interrupted save are removed. */
 static enum heed_status list_steps(const char *out, int64_t **steps, int *n, struct heed_error *err)
 {
@@ -228,28 +242,21 @@ static enum heed_status list_steps(const char *out, int64_t **steps, int *n, str
     *n = 0;
     DIR *d = opendir(dir);
     if (!d) return errno == ENOENT ? HEED_OK : error_errno(err, "cannot read directory %s", dir);
-    int cap = 0;
-    for (struct dirent *e; !s && (e = readdir(d));) {
+    while (!s) {
         int64_t step;
         int end = 0;
+        errno = 0;
+        struct dirent *e = readdir(d);
+        if (!e && errno) s = error_errno(err, "cannot read directory %s", dir);
+        if (!e) break;
         if (sscanf(e->d_name, "step-%" SCNd64 "%n", &step, &end) != 1) continue;
-        if (strcmp(e->d_name + end, ".tmp") == 0) {
+        const char *suffix = e->d_name + end;
+        if (!*suffix) {
+            s = steps_add(steps, n, step, err);
+        } else if (strcmp(suffix, WRITTEN) == 0 || strcmp(suffix, REMOVED) == 0) {
             s = file_join(path, sizeof path, dir, e->d_name, err);
             if (!s) s = file_remove_dir(path, err);
         }
-        if (e->d_name[end]) continue;
-        if (*n == cap) {
-            cap = cap ? 2 * cap : 16;
-            int64_t *more = realloc(*steps, cap * sizeof *more);
-            if (!more) {
-                s = error_memory(err, cap * sizeof *more, "the list of checkpoints");
-                break;
-            }
-            *steps = more;
-        }
-        int at = (*n)++;
-        for (; at > 0 && (*steps)[at - 1] < step; at--) (*steps)[at] = (*steps)[at - 1];
-        (*steps)[at] = step;
     }
     closedir(d);
     if (s) {
@@ -259,18 +266,28 @@ static enum heed_status list_steps(const char *out, int64_t **steps, int *n, str
     return s;
 }
 
+/* A checkpoint gets another name before its files go, so that a kill between two of them leaves
+ * nothing half that is called step-N. */
+static enum heed_status remove_step(const char *out, int64_t step, struct heed_error *err)
+{
+    char dir[PATH], aside[PATH], parent[PATH];
+    enum heed_status s = step_dir(dir, out, step, "", err);
+    if (!s) s = step_dir(aside, out, step, REMOVED, err);
+    if (!s) s = file_join(parent, sizeof parent, out, "checkpoints", err);
+    if (!s && rename(dir, aside)) s = error_errno(err, "cannot rename %s to %s", dir, aside);
+    if (!s) s = file_sync_dir(parent, err);
+    if (!s) s = file_remove_dir(aside, err);
+    return s;
+}
+
 static enum heed_status prune(const char *out, int keep, int64_t regular, struct heed_error *err)
 {
     int64_t *steps;
     int n;
     enum heed_status s = list_steps(out, &steps, &n, err);
     if (s) return s;
-    for (int i = keep; i < n && !s; i++) {
-        char dir[PATH];
-        if (steps[i] == regular) continue;
-        s = step_dir(dir, out, steps[i], "", err);
-        if (!s) s = file_remove_dir(dir, err);
-    }
+    for (int i = keep; i < n && !s; i++)
+        if (steps[i] != regular) s = remove_step(out, steps[i], err);
     free(steps);
     return s;
 }
@@ -279,7 +296,7 @@ enum heed_status checkpoint_save(const struct checkpoint *c, const struct progre
                                  struct heed_error *err)
 {
     char tmp[PATH], dir[PATH], parent[PATH];
-    enum heed_status s = step_dir(tmp, c->out, p->step, ".tmp", err);
+    enum heed_status s = step_dir(tmp, c->out, p->step, WRITTEN, err);
     if (!s) s = step_dir(dir, c->out, p->step, "", err);
     if (!s) s = file_join(parent, sizeof parent, c->out, "checkpoints", err);
     if (s) return s;

@@ -8,8 +8,8 @@
  * OUT/checkpoints/step-N/ is a model directory with what training needs besides: state.safetensors
  * (Adam's moments) and trainer.json (struct progress).
  *
- * A checkpoint is written under a temporary name, fsynced and renamed, so that whatever is named
- * step-N is whole.
+ * A checkpoint is written under a temporary name, fsynced and renamed, and renamed again before it
+ * is removed, so that whatever is named step-N is whole.
  */
 #ifndef HEED_TRAIN_CHECKPOINT_H
 #define HEED_TRAIN_CHECKPOINT_H
@@ -50,7 +50,8 @@ struct checkpoint {
  * the regular one. */
 enum heed_status checkpoint_save(const struct checkpoint *c, const struct progress *p, int keep,
                                  struct heed_error *err);
-/* The newest step on disk, 0 when there is none. Half-written leftovers are removed. */
+/* The newest step on disk, 0 when there is none. What is half written or half removed
+ * goes. */
 enum heed_status checkpoint_newest(const char *out, int64_t *step, struct heed_error *err);
 /* Weights, moments and progress of a step; nothing is changed on failure except the arrays. */
 enum heed_status checkpoint_load(const struct checkpoint *c, int64_t step, struct progress *p,
