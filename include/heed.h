@@ -19,7 +19,6 @@
  */
 #ifndef HEED_H
 #define HEED_H
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -163,7 +162,6 @@ struct heed_train_options {
     int64_t save_every;         /* steps; 0: only at the end */
     int keep;                   /* newest checkpoints kept, besides the best */
     bool resume;                /* go on from the newest checkpoint in out */
-    const volatile sig_atomic_t *stop; /* non-zero: save and return; may be NULL */
     void (*event)(void *user, const struct heed_event *e); /* may be NULL */
     void *user;
 };
@@ -174,9 +172,13 @@ struct heed_trainer;
 HEED_API struct heed_trainer *heed_trainer_open(struct heed_engine *e,
                                                 const struct heed_train_options *o,
                                                 struct heed_error *err);
-/* Runs to the last step, to the end of patience or until *stop; a checkpoint is saved in each
- * case. */
+/* Runs to the last step, to the end of patience or until heed_trainer_stop; a checkpoint is saved
+ * in each case. */
 HEED_API enum heed_status heed_trainer_run(struct heed_trainer *t, struct heed_error *err);
+/* Asks heed_trainer_run to finish its step, save and return; asked before, it returns at once. From
+ * any thread, a signal handler or an event, as long as the trainer lives. A trainer that was
+ * stopped stays so: to go on, open another with `resume`. */
+HEED_API void heed_trainer_stop(struct heed_trainer *t);
 HEED_API void heed_trainer_free(struct heed_trainer *t);
 
 /* The mean of the parameters of n checkpoints, written as a model directory. */

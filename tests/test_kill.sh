@@ -50,18 +50,43 @@ grep '"event":"step"' "$dir/killed/log.jsonl" | sed 's/.*"step":\([0-9]*\).*/\1/
     awk '$1 != NR { print "log.jsonl: line " NR " is of step " $1; exit 1 }
         END { if (NR != '"$last"') { print "log.jsonl has " NR " steps"; exit 1 } }'
 
+# begin NAME [COMMAND...]: starts a long run in the background, waits for its first step; sets pid
+begin() {
+    local name=$1
+    shift
+    "$@" "${train[@]}" --out "$dir/$name" --steps 1000000 --save-every 0 2>"$dir/$name.err" &
+    pid=$!
+    until grep -q '"event":"step"' "$dir/$name/log.jsonl" 2>/dev/null || ! kill -0 "$pid"; do
+        sleep 0.1
+    done
+}
+
+# saved NAME STATUS: the run ends with this status and leaves its model
+saved() {
+    local status=0
+    wait "$pid" || status=$?
+    if [ "$status" != "$2" ] || [ ! -f "$dir/$1/model.safetensors" ]; then
+        echo "$1: status $status, expected $2 and a saved model"
+        exit 1
+    fi
+}
+
 # timeout and others signal the process and its group: asked twice at once is asked once
-"${train[@]}" --out "$dir/asked" --steps 1000000 --save-every 0 &
-pid=$!
-until grep -q '"event":"step"' "$dir/asked/log.jsonl" 2>/dev/null || ! kill -0 "$pid"; do sleep 0.1; done
+begin asked
 for _ in $(seq 20); do
     for _ in 1 2 3 4 5 6 7 8 9; do kill -TERM "$pid" 2>/dev/null || true; done
     sleep 0.001
 done
-status=0
-wait "$pid" || status=$?
-if [ "$status" != 143 ] || [ ! -f "$dir/asked/model.safetensors" ]; then
-    echo "asked to end: status $status, expected 143 and a saved model"
-    exit 1
-fi
+saved asked 143
+
+# a terminal that closes asks as well, unless nohup was told otherwise
+begin hung_up
+kill -HUP "$pid"
+saved hung_up 129
+begin nohup nohup
+kill -HUP "$pid"
+steps=$(wc -l <"$dir/nohup/log.jsonl")
+until [ "$(wc -l <"$dir/nohup/log.jsonl")" -gt $((steps + 5)) ] || ! kill -0 "$pid"; do sleep 0.1; done
+kill -TERM "$pid"
+saved nohup 143
 echo "killed $kills times, $last steps: the same bytes"

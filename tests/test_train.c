@@ -3,6 +3,8 @@
  * clear end when something is wrong.
  */
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -186,15 +188,17 @@ static void test_damaged_checkpoint(void **state)
 struct seen {
     int count[HEED_EVENT_DONE + 1];
     char text[512];
-    volatile sig_atomic_t stop;
-    int stop_at; /* step; 0: never */
+    struct heed_trainer *trainer;
+    int stop_at;      /* step; 0: never */
+    atomic_int steps; /* so far; another thread may look */
 };
 
 static void note(void *user, const struct heed_event *e)
 {
     struct seen *s = user;
     s->count[e->kind]++;
-    if (s->stop_at && e->step >= s->stop_at) s->stop = 1;
+    s->steps = (int)e->step;
+    if (s->stop_at && e->step >= s->stop_at) heed_trainer_stop(s->trainer);
     if (e->text) snprintf(s->text, sizeof s->text, "%s", e->text);
 }
 
@@ -297,22 +301,75 @@ static void test_one_run_a_directory(void **state)
     must_train(&o, 1);
 }
 
+/* What is done to a trainer before and while it runs. */
+static void run_with(struct heed_train_options *o, struct seen *seen,
+                     void (*before)(struct seen *seen))
+{
+    struct heed_error err = {0};
+    o->event = note;
+    o->user = seen;
+    struct heed_engine *e = heed_engine_open(device_or_cpu(), 1, &err);
+    seen->trainer = heed_trainer_open(e, o, &err);
+    if (!seen->trainer) fail_msg("%s", err.text);
+    if (before) before(seen);
+    if (heed_trainer_run(seen->trainer, &err)) fail_msg("%s", err.text);
+    heed_trainer_free(seen->trainer);
+    heed_engine_free(e);
+}
+
 static void test_stop_saves(void **state)
 {
     (void)state;
     struct seen seen = {.stop_at = 5};
     struct heed_train_options o = options(in_place("stop"));
-    o.event = note;
-    o.user = &seen;
-    o.stop = &seen.stop;
-    must_train(&o, 1);
+    run_with(&o, &seen, NULL);
     assert_string_equal(seen.text, "interrupted");
     assert_true(file_exists(in_place("stop/checkpoints/step-00000005/model.safetensors")));
     assert_false(file_exists(in_place("stop/checkpoints/step-00000006")));
     seen = (struct seen){0};
     o.resume = true;
-    must_train(&o, 1);
+    run_with(&o, &seen, NULL);
     assert_true(file_exists(in_place("stop/checkpoints/step-00000012/model.safetensors")));
+}
+
+static void stop_now(struct seen *seen)
+{
+    heed_trainer_stop(seen->trainer);
+}
+
+static pthread_t stopper;
+
+static void *stop_after_steps(void *user)
+{
+    struct seen *seen = user;
+    while (seen->steps < 3) usleep(100);
+    heed_trainer_stop(seen->trainer);
+    return NULL;
+}
+
+static void start_stopper(struct seen *seen)
+{
+    assert_int_equal(pthread_create(&stopper, NULL, stop_after_steps, seen), 0);
+}
+
+/* Stopped by another thread while it runs, or before it does. */
+static void test_stop_from_elsewhere(void **state)
+{
+    (void)state;
+    struct seen seen = {0};
+    struct heed_train_options o = options(in_place("elsewhere"));
+    o.steps = INT64_C(1000000000);
+    run_with(&o, &seen, start_stopper);
+    assert_int_equal(pthread_join(stopper, NULL), 0);
+    assert_string_equal(seen.text, "interrupted");
+    assert_true(seen.steps >= 3);
+    assert_int_equal(seen.count[HEED_EVENT_SAVE], 1);
+    seen = (struct seen){0};
+    o.out = in_place("at-once");
+    run_with(&o, &seen, stop_now);
+    assert_string_equal(seen.text, "interrupted");
+    assert_int_equal(seen.count[HEED_EVENT_STEP], 0);
+    heed_trainer_stop(NULL);
 }
 
 /* The last step of a run may be one that was skipped. Weights that are numbers are saved all the
@@ -427,6 +484,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_divergence_goes_back_then_ends),
         cmocka_unit_test(test_one_run_a_directory),
         cmocka_unit_test(test_stop_saves),
+        cmocka_unit_test(test_stop_from_elsewhere),
         cmocka_unit_test(test_another_vocabulary),
         cmocka_unit_test(test_skip_at_the_end),
         cmocka_unit_test(test_patience_in_pieces),

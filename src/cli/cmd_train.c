@@ -1,10 +1,11 @@
 /*
  * cmd_train.c - `heed train`: parallel text in, a model directory out.
  *
- * The options are fields of struct heed_train_options and struct heed_config one by one. Ctrl-C or
- * SIGTERM asks the trainer to save and return; one more, a second later or after, kills.
+ * The options are fields of struct heed_train_options and struct heed_config one by one. Ctrl-C,
+ * SIGTERM or SIGHUP asks the trainer to save and return; one more, a second later or after, kills.
  */
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -22,10 +23,15 @@ struct train {
     int64_t seed;
     int threads;
     bool quiet;
+    /* while it runs */
+    struct progress progress;
+    struct heed_trainer *trainer;
 };
 
-/* The signal that asked for a stop. A handler can reach nothing but a global. */
-static volatile sig_atomic_t stop_signal;
+/* The signal that asked for a stop; 0: none. A handler can reach nothing but a global, and it may
+ * run in any thread. The trainer is not told there but at its next event, where it is known to
+ * live. */
+static atomic_int stop_signal;
 
 /* timeout(1) and others send a signal to the process and to its group: that comes twice but means
  * once. Only one that comes later asks for more than a stop. */
@@ -52,6 +58,15 @@ static void catch_signal(int number)
     sigemptyset(&a.sa_mask);
     if (sigaction(number, NULL, &before) == 0 && before.sa_handler == SIG_IGN) return;
     sigaction(number, &a, NULL);
+}
+
+/* An event comes at least once a step. */
+static void on_event(void *user, const struct heed_event *e)
+{
+    struct train *t = user;
+    bool stop = stop_signal != 0;
+    if (stop) heed_trainer_stop(t->trainer);
+    progress_event(&t->progress, e, stop);
 }
 
 /* A word as a shell would read it back. */
@@ -142,28 +157,28 @@ static int check(struct train *t)
 
 static int run(struct train *t, int argc, char **argv)
 {
-    struct progress progress;
-    progress_init(&progress, t->o.steps, &stop_signal, t->quiet);
-    t->o.stop = &stop_signal;
-    t->o.event = progress_event;
-    t->o.user = &progress;
+    progress_init(&t->progress, t->o.steps, t->quiet);
+    t->o.event = on_event;
+    t->o.user = t;
     catch_signal(SIGINT);
     catch_signal(SIGTERM);
+    catch_signal(SIGHUP);
 
     struct heed_error err = {0};
     struct heed_engine *engine = heed_engine_open(t->device, t->threads, &err);
-    struct heed_trainer *trainer = engine ? heed_trainer_open(engine, &t->o, &err) : NULL;
-    bool good = trainer && heed_trainer_run(trainer, &err) == HEED_OK;
-    heed_trainer_free(trainer);
+    t->trainer = engine ? heed_trainer_open(engine, &t->o, &err) : NULL;
+    bool good = t->trainer && heed_trainer_run(t->trainer, &err) == HEED_OK;
+    heed_trainer_free(t->trainer);
     heed_engine_free(engine);
 
-    progress_clear(&progress);
+    progress_clear(&t->progress);
     if (!good) return cli_failure("%s", err.text);
-    if (!stop_signal) return CLI_DONE;
+    int number = stop_signal;
+    if (!number) return CLI_DONE;
     if (!t->quiet) print_how_to_go_on(t, argc, argv);
     /* end as the signal would have, so that a script around this one stops as well */
-    signal(stop_signal, SIG_DFL);
-    raise(stop_signal);
+    signal(number, SIG_DFL);
+    raise(number);
     return CLI_FAILURE;
 }
 
@@ -249,8 +264,8 @@ static int parse(struct train *t, int argc, char **argv)
         .synopsis = "--pairs FILE --vocab FILE --out DIR [options]",
         .about =
             "Text is shuffled by stretches of 64 MB, so mix a larger corpus of several sources\n"
-            "beforehand, as with shuf. Ctrl-C saves and says how to go on; a second Ctrl-C,\n"
-            "a second later, quits at once.",
+            "beforehand, as with shuf. Ctrl-C saves and says how to go on, and so do SIGTERM\n"
+            "and SIGHUP; a second Ctrl-C, a second later, quits at once.",
         .example =
             "  heed train --pairs train.tsv.gz --valid-pairs dev.tsv --vocab vocab.model \\\n"
             "      --preset small --steps 20000 --valid-every 1000 --out model",

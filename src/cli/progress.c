@@ -10,13 +10,10 @@
 
 #include "cli/cli.h"
 
-void progress_init(struct progress *p, int64_t steps, const volatile sig_atomic_t *stop, bool quiet)
+void progress_init(struct progress *p, int64_t steps, bool quiet)
 {
-    *p = (struct progress){.quiet = quiet,
-                           .terminal = isatty(STDERR_FILENO),
-                           .steps = steps,
-                           .stop = stop,
-                           .shown = -1};
+    *p = (struct progress){
+        .quiet = quiet, .terminal = isatty(STDERR_FILENO), .steps = steps, .shown = -1};
 }
 
 void progress_clear(struct progress *p)
@@ -82,9 +79,8 @@ static void show_validation(struct progress *p, const struct heed_event *e)
         e->perplexity, bleu, e->best ? "  best so far" : "");
 }
 
-void progress_event(void *user, const struct heed_event *e)
+void progress_event(struct progress *p, const struct heed_event *e, bool stop)
 {
-    struct progress *p = user;
     if (p->quiet) return;
     char step[CLI_NUMBER_MAX], time[CLI_NUMBER_MAX];
     cli_count(step, e->step);
@@ -114,7 +110,7 @@ void progress_event(void *user, const struct heed_event *e)
             cli_duration(time, e->seconds));
         break;
     }
-    if (p->stop && *p->stop && !p->stopping) {
+    if (stop && !p->stopping) {
         p->stopping = true;
         if (e->kind != HEED_EVENT_DONE)
             say(p, "stopping; Ctrl-C again, a second later, quits without saving");

@@ -7,6 +7,7 @@
  */
 #include <assert.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,9 @@ struct heed_trainer {
     int64_t saved;                   /* step of the newest checkpoint; 0: none */
     double start, rate;              /* seconds; target tokens per second, smoothed */
     int64_t first_step;              /* of this run, for the time left */
+    atomic_bool stop;                /* asked for; by any thread or a signal handler */
 };
+_Static_assert(ATOMIC_BOOL_LOCK_FREE == 2, "a signal handler may set it");
 
 static double now(void)
 {
@@ -224,6 +227,7 @@ struct heed_trainer *heed_trainer_open(struct heed_engine *e, const struct heed_
     t->o = *o;
     t->lock = -1;
     t->start = now();
+    atomic_init(&t->stop, false);
     enum heed_status s = check_options(o, err);
     if (!s) s = open_vocab(t, err);
     if (!s) s = file_mkdir(o->out, err);
@@ -424,9 +428,9 @@ static bool due(int64_t last, int64_t step, int64_t every)
     return every > 0 && step / every > last / every;
 }
 
-static bool stopped(const struct heed_trainer *t)
+void heed_trainer_stop(struct heed_trainer *t)
 {
-    return t->o.stop && *t->o.stop;
+    if (t) atomic_store(&t->stop, true);
 }
 
 static bool out_of_patience(const struct heed_trainer *t)
@@ -436,7 +440,7 @@ static bool out_of_patience(const struct heed_trainer *t)
 
 static bool at_end(const struct heed_trainer *t)
 {
-    return t->at.step >= t->o.steps || out_of_patience(t) || stopped(t);
+    return t->at.step >= t->o.steps || out_of_patience(t) || atomic_load(&t->stop);
 }
 
 /* A validation that was not due does not count for patience, so that the end of a run does not
@@ -507,12 +511,12 @@ static enum heed_status tell_done(struct heed_trainer *t, struct heed_error *err
 {
     char text[128];
     const char *why = NULL;
-    if (stopped(t)) {
-        why = "interrupted";
-    } else if (out_of_patience(t)) {
+    if (out_of_patience(t)) {
         snprintf(text, sizeof text, "no better validation since step %lld",
                  (long long)t->at.best_step);
         why = text;
+    } else if (t->at.step < t->o.steps) {
+        why = "interrupted";
     }
     return tell_text(t, HEED_EVENT_DONE, why, err);
 }
@@ -520,7 +524,7 @@ static enum heed_status tell_done(struct heed_trainer *t, struct heed_error *err
 enum heed_status heed_trainer_run(struct heed_trainer *t, struct heed_error *err)
 {
     enum heed_status s = tell_start(t, err);
-    bool end = at_end(t); /* asked once a step: a signal may come at any time */
+    bool end = at_end(t); /* asked once a step: a stop may be asked for at any time */
     while (!s && !end) {
         s = train_step(t, err);
         if (!s) s = validate_if_due(t, err);
