@@ -20,6 +20,8 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(c_family "$<COMPILE_LANGUAGE:C,CXX>")
 add_compile_options("$<${c_family}:-Wall;-Wextra;-Wshadow>"
                     $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>)
+# Clang's remark that it did not vectorize a loop marked `omp simd` is about speed alone.
+add_compile_options("$<$<COMPILE_LANG_AND_ID:C,Clang>:-Wno-pass-failed>")
 if(HEED_WERROR)
   add_compile_options($<${c_family}:-Werror>)
 endif()

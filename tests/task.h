@@ -133,8 +133,8 @@ static inline void must_train(const struct heed_train_options *o, int threads)
 
 static inline void assert_same_file(const char *a, const char *b)
 {
-    char *x, *y;
-    size_t n, m;
+    char *x = NULL, *y = NULL;
+    size_t n = 0, m = 0;
     struct heed_error err = {0};
     if (file_read(a, 1 << 26, &x, &n, &err) || file_read(b, 1 << 26, &y, &m, &err))
         fail_msg("%s", err.text);
