@@ -64,6 +64,7 @@ fuzz:
 
 install: all
 	@cmake --install build
+	@if [ -z "$$DESTDIR" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
 
 format:
 	@clang-format -i $$(find include src tests bench -name '*.[ch]' -o -name '*.cc' -o -name '*.cu')

@@ -20,7 +20,7 @@ static int fail(const struct heed_error *err)
 
 static int translate(struct heed_session *s, const char *text)
 {
-    struct heed_error err = {0};
+    struct heed_error err;
     const struct heed_result *out;
     if (heed_translate(s, &text, 1, &out, &err) != HEED_OK) return fail(&err);
     puts(out->text);
@@ -30,7 +30,7 @@ static int translate(struct heed_session *s, const char *text)
 int main(int argc, char **argv)
 {
     if (argc < 2) return fprintf(stderr, "usage: translate MODEL [TEXT...]\n"), 2;
-    struct heed_error err = {0};
+    struct heed_error err;
     struct heed_engine *engine = heed_engine_open("cpu", 0, &err);
     struct heed_model *model =
         engine ? heed_model_load(engine, argv[1], HEED_WEIGHTS_AS_STORED, &err) : NULL;
