@@ -13,7 +13,8 @@
  *     if (heed_translate(s, src, 1, &out, &err) == HEED_OK) puts(out[0].text);
  *
  * Every call that can fail returns a status or NULL and fills the caller's heed_error, which may be
- * NULL, with one sentence. The library never prints and never exits. Free functions accept NULL. An
+ * NULL, with one sentence. The library never prints and never exits. Free functions accept NULL;
+ * elsewhere a NULL that is not said to be allowed, or a count below 0, is HEED_EARG. An
  * engine must outlive its models and trainers, a model its sessions; strings and arrays that are
  * passed in are not kept, but for those of heed_train_options, which the trainer needs to its end.
  */
@@ -71,7 +72,7 @@ HEED_API enum heed_status heed_tokenizer_train(const char *const *paths, int n,
                                                const char *out_path, struct heed_error *err);
 HEED_API struct heed_tokenizer *heed_tokenizer_load(const char *path, struct heed_error *err);
 HEED_API void heed_tokenizer_free(struct heed_tokenizer *t);
-HEED_API int heed_tokenizer_size(const struct heed_tokenizer *t);
+HEED_API int heed_tokenizer_size(const struct heed_tokenizer *t); /* NULL: 0 */
 /* How the vocabulary writes an id, with U+2581 for a space; NULL where there is no such id. */
 HEED_API const char *heed_tokenizer_piece(const struct heed_tokenizer *t, int32_t id);
 
@@ -208,7 +209,7 @@ HEED_API enum heed_status heed_quantize(const char *dir, enum heed_weights weigh
 HEED_API struct heed_model *heed_model_load(struct heed_engine *e, const char *dir,
                                             enum heed_weights weights, struct heed_error *err);
 HEED_API void heed_model_free(struct heed_model *m);
-/* Valid as long as the model. */
+/* Valid as long as the model; NULL of NULL. */
 HEED_API const struct heed_config *heed_model_config(const struct heed_model *m);
 HEED_API const struct heed_tokenizer *heed_model_tokenizer(const struct heed_model *m);
 
@@ -287,7 +288,7 @@ struct heed_wish {
     const char *const *banned;   /* they have none of these, at most 256 */
     int required_n, banned_n;
 };
-/* The same with a wish for each text. */
+/* The same with a wish for each text; wish may be NULL: nothing is asked. */
 HEED_API enum heed_status heed_translate_with(struct heed_session *s, const char *const *src,
                                               const struct heed_wish *wish, int n,
                                               const struct heed_result **out,

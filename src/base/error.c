@@ -42,3 +42,18 @@ enum heed_status error_memory(struct heed_error *err, size_t bytes, const char *
 {
     return error_set(err, HEED_ENOMEM, "out of memory: %zu bytes for %s", bytes, what);
 }
+
+enum heed_status error_null(struct heed_error *err, const char *what)
+{
+    return error_set(err, HEED_EARG, "%s is NULL", what);
+}
+
+enum heed_status error_strings(struct heed_error *err, const char *what, const char *const *v,
+                               int n)
+{
+    if (n < 0) return error_set(err, HEED_EARG, "%s has %d texts, expected at least 0", what, n);
+    if (n && !v) return error_null(err, what);
+    for (int i = 0; i < n; i++)
+        if (!v[i]) return error_set(err, HEED_EARG, "%s[%d] is NULL", what, i);
+    return HEED_OK;
+}

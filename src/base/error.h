@@ -17,6 +17,11 @@ enum heed_status error_errno(struct heed_error *err, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* HEED_ENOMEM: "out of memory: N bytes for WHAT". */
 enum heed_status error_memory(struct heed_error *err, size_t bytes, const char *what);
+/* HEED_EARG: "WHAT is NULL". */
+enum heed_status error_null(struct heed_error *err, const char *what);
+/* HEED_OK where n is at least 0 and v holds n strings; else HEED_EARG and which is NULL. */
+enum heed_status error_strings(struct heed_error *err, const char *what, const char *const *v,
+                               int n);
 
 #ifdef __cplusplus
 }

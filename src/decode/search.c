@@ -431,7 +431,8 @@ static int batch_choose(const struct search *s, const struct by_length *key, int
         assert(key[n].length <= search_longest(s) && longest <= s->p->config.max_length);
         if (longest > most) most = longest;
         rows += key[n].length + 1;
-        if (n && (rows > s->source_rows || (n + 1) * width * most > s->cached)) break;
+        if (n && (rows > s->source_rows || (size_t)(n + 1) * width * most > (size_t)s->cached))
+            break;
         which[n] = i;
     }
     return n;

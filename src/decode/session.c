@@ -1,6 +1,7 @@
 /*
  * session.c - heed.h's model and session: text in, text out.
  */
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,7 @@ struct heed_session {
     struct search *search;
     struct heed_ids tag;        /* what every source begins with */
     struct heed_result *result; /* of the last call */
-    int results;
+    size_t results;
 };
 
 /* ---- model ---- */
@@ -96,6 +97,10 @@ static enum heed_status model_open(struct heed_model *m, const char *dir, enum h
 struct heed_model *heed_model_load(struct heed_engine *e, const char *dir,
                                    enum heed_weights weights, struct heed_error *err)
 {
+    if (!e || !dir) {
+        error_null(err, e ? "dir" : "engine");
+        return NULL;
+    }
     struct heed_model *m = calloc(1, sizeof *m);
     if (!m) {
         error_memory(err, sizeof *m, "a model");
@@ -119,12 +124,12 @@ void heed_model_free(struct heed_model *m)
 
 const struct heed_config *heed_model_config(const struct heed_model *m)
 {
-    return &m->p->config;
+    return m ? &m->p->config : NULL;
 }
 
 const struct heed_tokenizer *heed_model_tokenizer(const struct heed_model *m)
 {
-    return m->tokenizer;
+    return m ? m->tokenizer : NULL;
 }
 
 /* ---- session ---- */
@@ -198,6 +203,10 @@ struct heed_session *heed_session_open(const struct heed_model *m,
                                        const struct heed_translate_options *o,
                                        struct heed_error *err)
 {
+    if (!m) {
+        error_null(err, "model");
+        return NULL;
+    }
     struct heed_session *s = calloc(1, sizeof *s);
     if (!s) {
         error_memory(err, sizeof *s, "a session");
@@ -214,7 +223,7 @@ struct heed_session *heed_session_open(const struct heed_model *m,
 
 static void results_free(struct heed_session *s)
 {
-    for (int i = 0; i < s->results; i++) {
+    for (size_t i = 0; i < s->results; i++) {
         free((char *)s->result[i].text);
         free((int32_t *)s->result[i].id);
         free((float *)s->result[i].token_logp);
@@ -390,26 +399,44 @@ static enum heed_status translate(struct heed_session *s, const char *const *src
     if (!status) status = look(s, &p, err);
     if (!status && !(s->result = calloc((size_t)n * nbest + 1, sizeof *s->result)))
         status = error_memory(err, n * sizeof *s->result, "translations");
-    if (!status) s->results = n * nbest;
-    for (int i = 0; i < s->results && !status; i++)
-        status = pieces_join(&p, t, i / nbest, i % nbest, &s->result[i], err);
+    if (!status) s->results = (size_t)n * nbest;
+    for (int i = 0; i < n && !status; i++)
+        for (int k = 0; k < nbest && !status; k++)
+            status = pieces_join(&p, t, i, k, &s->result[(size_t)i * nbest + k], err);
     if (!status && s->o.align) status = align(s, &p, err);
     pieces_release(&p);
     if (!status) *out = s->result;
     return status;
 }
 
+/* Arguments that no session could take. The number of results is an int's, since they are counted
+ * by ints. */
+static enum heed_status check_call(const struct heed_session *s, const char *const *src, int n,
+                                   const void *out, struct heed_error *err)
+{
+    if (!s) return error_null(err, "session");
+    if (!out) return error_null(err, "out");
+    if (n > INT_MAX / s->o.nbest)
+        return error_set(err, HEED_EARG,
+                         "src has %d texts, expected at most %d with %d results for each", n,
+                         INT_MAX / s->o.nbest, s->o.nbest);
+    return error_strings(err, "src", src, n);
+}
+
 enum heed_status heed_translate(struct heed_session *s, const char *const *src, int n,
                                 const struct heed_result **out, struct heed_error *err)
 {
-    return translate(s, src, NULL, false, n, out, err);
+    enum heed_status status = check_call(s, src, n, out, err);
+    return status ? status : translate(s, src, NULL, false, n, out, err);
 }
 
 enum heed_status heed_translate_with(struct heed_session *s, const char *const *src,
                                      const struct heed_wish *wish, int n,
                                      const struct heed_result **out, struct heed_error *err)
 {
-    for (int i = 0; i < n; i++)
+    enum heed_status status = check_call(s, src, n, out, err);
+    if (status) return status;
+    for (int i = 0; wish && i < n; i++)
         if (wish[i].required_n && s->o.temperature > 0)
             return error_set(err, HEED_EARG,
                              "temperature is %g, expected 0: what is required can "
@@ -422,10 +449,13 @@ enum heed_status heed_rescore(struct heed_session *s, const char *const *src,
                               const char *const *tgt, int n, const struct heed_result **out,
                               struct heed_error *err)
 {
+    enum heed_status status = check_call(s, src, n, out, err);
+    if (!status) status = error_strings(err, "tgt", tgt, n);
+    if (status) return status;
     struct heed_wish *wish = calloc((size_t)n + 1, sizeof *wish);
     if (!wish) return error_memory(err, n * sizeof *wish, "translations to be scored");
     for (int i = 0; i < n; i++) wish[i].prefix = tgt[i];
-    enum heed_status status = translate(s, src, wish, true, n, out, err);
+    status = translate(s, src, wish, true, n, out, err);
     free(wish);
     return status;
 }
@@ -492,6 +522,8 @@ static enum heed_status attention_fill(struct heed_session *s, struct heed_atten
 enum heed_status heed_attention_of(struct heed_session *s, const char *src, const char *tgt,
                                    struct heed_attention **out, struct heed_error *err)
 {
+    enum heed_status status = check_call(s, &src, 1, out, err);
+    if (status) return status;
     const struct heed_tokenizer *t = s->m->tokenizer;
     const struct heed_result *r;
     struct pieces p = {0};
@@ -500,7 +532,7 @@ enum heed_status heed_attention_of(struct heed_session *s, const char *src, cons
     struct heed_attention *a = NULL;
     if (!s->o.align)
         return error_set(err, HEED_EARG, "attention needs a session that was opened with align");
-    enum heed_status status = pieces_fill(&p, t, &po, &src, 1, err);
+    status = pieces_fill(&p, t, &po, &src, 1, err);
     if (!status && p.n != 1)
         status = p.n ? error_set(err, HEED_EARG,
                                  "the text is translated in %d pieces, expected one", p.n)

@@ -84,6 +84,8 @@ static const struct preset PRESET[] = {
 
 enum heed_status heed_config_preset(struct heed_config *c, const char *name, struct heed_error *err)
 {
+    if (!c) return error_null(err, "config");
+    if (!name) return error_null(err, "name");
     for (size_t i = 0; i < sizeof PRESET / sizeof *PRESET; i++) {
         const struct preset *p = &PRESET[i];
         if (strcmp(name, p->name) != 0) continue;

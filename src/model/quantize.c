@@ -70,6 +70,7 @@ enum heed_status heed_quantize(const char *dir, enum heed_weights weights, const
     struct parameters *p = NULL;
     bool int8 = weights == HEED_WEIGHTS_INT8;
     enum type type = int8 ? TYPE_PACKED_I8 : TYPE_PACKED_BF16;
+    if (!dir || !out) return error_null(err, dir ? "out" : "dir");
     if (weights != HEED_WEIGHTS_BF16 && !int8)
         return error_set(err, HEED_EARG, "weights are neither bf16 nor int8");
     enum heed_status st = file_join(from, sizeof from, dir, MODEL_WEIGHTS, err);

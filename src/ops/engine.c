@@ -5,11 +5,25 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 
+static enum heed_status check_arguments(const char *device, int threads, struct heed_error *err)
+{
+    enum { LONGEST = sizeof((struct heed_engine *)0)->device - 1 };
+    if (!device) return error_null(err, "device");
+    if (strlen(device) > LONGEST)
+        return error_set(err, HEED_EARG, "device is '%.*s...', expected 'cpu', 'ref' or 'cuda:N'",
+                         LONGEST, device);
+    if (threads < 0)
+        return error_set(err, HEED_EARG, "threads is %d, expected 0 (all cores) or more", threads);
+    return HEED_OK;
+}
+
 struct heed_engine *heed_engine_open(const char *device, int threads, struct heed_error *err)
 {
+    if (check_arguments(device, threads, err)) return NULL;
     struct heed_engine *e = malloc(sizeof *e);
     if (!e) {
         error_memory(err, sizeof *e, "an engine");

@@ -72,7 +72,9 @@ enum heed_status heed_bleu(const char *const *hyp, const char *const *ref, int n
     }
     struct counts counts = {0};
     struct ngram g = {0};
-    enum heed_status status = HEED_OK;
+    enum heed_status status = error_strings(err, "hyp", hyp, n);
+    if (!status) status = error_strings(err, "ref", ref, n);
+    if (!status && !out) status = error_null(err, "out");
     for (int i = 0; i < n && !status; i++) status = counts_add(&counts, &g, k, hyp[i], ref[i], err);
     ngram_release(&g);
     if (status) return status;

@@ -64,7 +64,7 @@ constexpr size_t TRAIN_SENTENCE_BYTES = 4192;
 /* A character gets a piece of its own when it comes twice, and once in so many; others are written
  * as bytes. */
 constexpr int64_t RARE_CHARACTER = 10000000;
-constexpr int MARKS = 3, BYTE_PIECES = 256;
+constexpr int MARKS = 3, BYTE_PIECES = 256, PIECES_MAX = 1 << 20;
 constexpr size_t MODEL_BYTES_MAX = size_t(64) << 20;
 /* An encoder remembers this many words, of at most so many bytes; then it starts anew. */
 constexpr size_t WORDS_MAX = 1 << 16, WORD_BYTES_MAX = 64;
@@ -444,13 +444,24 @@ enum heed_status heed_tokenizer_train(const char *const *paths, int n,
                                       const struct heed_tokenizer_options *o, const char *out_path,
                                       struct heed_error *err)
 {
-    if (n <= 0) return error_set(err, HEED_EARG, "no file to train a vocabulary on");
+    if (!o) return error_null(err, "options");
+    if (!out_path) return error_null(err, "out_path");
+    enum heed_status wrong = error_strings(err, "paths", paths, n);
+    if (!wrong && n == 0) wrong = error_set(err, HEED_EARG, "no file to train a vocabulary on");
+    if (!wrong && o->tags_n > PIECES_MAX)
+        wrong =
+            error_set(err, HEED_EARG, "tags are %d, expected at most %d", o->tags_n, PIECES_MAX);
+    if (!wrong) wrong = error_strings(err, "tags", o->tags, o->tags_n);
+    if (wrong) return wrong;
     int least = MARKS + BYTE_PIECES + o->tags_n + 1;
     if (o->vocab_size < least)
         return error_set(err, HEED_EARG,
                          "a vocabulary of %d pieces is too small: %d marks, %d bytes, %d tags and "
                          "one character are %d",
                          o->vocab_size, MARKS, BYTE_PIECES, o->tags_n, least);
+    if (o->vocab_size > PIECES_MAX)
+        return error_set(err, HEED_EARG, "a vocabulary of %d pieces is too large: %d is the most",
+                         o->vocab_size, PIECES_MAX);
     return guarded("training a vocabulary", err, [&] {
         std::string model;
         enum heed_status st = train(paths, n, o, &model, err);
@@ -475,6 +486,10 @@ struct heed_tokenizer *heed_tokenizer_load(const char *path, struct heed_error *
 {
     char *data;
     size_t len;
+    if (!path) {
+        error_null(err, "path");
+        return nullptr;
+    }
     if (file_read(path, MODEL_BYTES_MAX, &data, &len, err)) return nullptr;
     struct heed_tokenizer *t = tokenizer_parse(data, len, path, err);
     free(data);
@@ -488,7 +503,7 @@ void heed_tokenizer_free(struct heed_tokenizer *t)
 
 int heed_tokenizer_size(const struct heed_tokenizer *t)
 {
-    return t->size;
+    return t ? t->size : 0;
 }
 
 int tokenizer_bos(const struct heed_tokenizer *t)
@@ -503,7 +518,7 @@ int tokenizer_eos(const struct heed_tokenizer *t)
 
 const char *heed_tokenizer_piece(const struct heed_tokenizer *t, int32_t id)
 {
-    return id >= 0 && id < t->size ? t->processor.IdToPiece(id).c_str() : nullptr;
+    return t && id >= 0 && id < t->size ? t->processor.IdToPiece(id).c_str() : nullptr;
 }
 
 enum heed_status tokenizer_tag(const struct heed_tokenizer *t, const char *language,
@@ -545,6 +560,9 @@ const char *tokenizer_bytes(const struct heed_tokenizer *t, size_t *len)
 enum heed_status heed_encode(const struct heed_tokenizer *t, const char *text, size_t len,
                              struct heed_ids *out, struct heed_error *err)
 {
+    if (!t) return error_null(err, "tokenizer");
+    if (!text && len) return error_null(err, "text");
+    if (!out) return error_null(err, "out");
     return guarded("encoding text", err, [&] {
         std::vector<int> ids;
         enum heed_status st = utf8_valid(text, len)
@@ -588,6 +606,9 @@ enum heed_status encoder_run(struct encoder *e, const char *text, size_t len, st
 enum heed_status heed_decode(const struct heed_tokenizer *t, const int32_t *id, size_t n,
                              char **text, size_t *len, struct heed_error *err)
 {
+    if (!t) return error_null(err, "tokenizer");
+    if (!id && n) return error_null(err, "id");
+    if (!text || !len) return error_null(err, text ? "len" : "text");
     for (size_t i = 0; i < n; i++)
         if (id[i] < 0 || id[i] >= t->size)
             return error_set(err, HEED_EARG, "id %d is not in the vocabulary of %d pieces", id[i],

@@ -93,8 +93,10 @@ enum heed_status heed_average(const char *const *dirs, int n, const char *out,
     struct safetensors *first = NULL;
     double *sum = NULL;
     size_t elements = 0;
-    if (n < 1) return error_set(err, HEED_EARG, "no model to average was given");
-    enum heed_status s = check_shapes(dirs, n, err);
+    enum heed_status s = error_strings(err, "dirs", dirs, n);
+    if (!s && n == 0) s = error_set(err, HEED_EARG, "no model to average was given");
+    if (!s && !out) s = error_null(err, "out");
+    if (!s) s = check_shapes(dirs, n, err);
     if (!s) s = file_join(path, sizeof path, dirs[0], MODEL_WEIGHTS, err);
     if (!s) s = safetensors_open(&first, path, err);
     for (int i = 0; !s && i < safetensors_count(first); i++)

@@ -13,9 +13,13 @@
 #include "base/utf8.h"
 #include "heed.h"
 
-static enum heed_status check(const struct heed_attention *a, int layer, int head,
-                              struct heed_error *err)
+static enum heed_status check(const struct heed_attention *a, enum heed_picture kind, int layer,
+                              int head, struct heed_error *err)
 {
+    if (!a) return error_null(err, "attention");
+    if (kind != HEED_PICTURE_SVG && kind != HEED_PICTURE_TERMINAL)
+        return error_set(err, HEED_EARG, "kind of picture is %d, expected %d or %d", (int)kind,
+                         HEED_PICTURE_SVG, HEED_PICTURE_TERMINAL);
     if (layer < 0 || layer >= a->layers)
         return error_set(err, HEED_EARG, "layer is %d, expected 0 to %d", layer, a->layers - 1);
     if (head < -1 || head >= a->heads)
@@ -200,7 +204,7 @@ static void text_write(FILE *f, const struct heed_attention *a, int layer, int h
 enum heed_status heed_attention_picture(const struct heed_attention *a, enum heed_picture kind,
                                         int layer, int head, char **out, struct heed_error *err)
 {
-    enum heed_status status = check(a, layer, head, err);
+    enum heed_status status = out ? check(a, kind, layer, head, err) : error_null(err, "out");
     if (status) return status;
     size_t n;
     char *text = NULL;

@@ -1,0 +1,347 @@
+/*
+ * test_api.c - heed.h called wrongly: NULL, counts below 0 and numbers at the ends of their types.
+ * Every such call returns HEED_EARG, or NULL, with a sentence, and leaves its results alone.
+ */
+#include "text_files.h"
+
+#include <limits.h>
+#include <math.h>
+
+#include "heed.h"
+
+static struct heed_engine *engine;
+static struct heed_model *model;
+static struct heed_session *session;
+static const char *const text[] = {"one two", "two", NULL};
+static const char *pairs, *model_dir;
+
+static void must(enum heed_status status, const struct heed_error *err)
+{
+    if (status) fail_msg("%s", err->text);
+}
+
+/* A model of one step. */
+static int setup(void **state)
+{
+    if (folder_make(state)) return -1;
+    char all[4096] = "";
+    for (int i = 0; i < 20; i++)
+        sprintf(all + strlen(all), "one two three %d\teins zwei drei %d\n", i * 7, i * 7);
+    pairs = strdup(put_text("pairs", all));
+    struct heed_error err = {0};
+    struct heed_tokenizer_options vocab = {.vocab_size = 280};
+    must(heed_tokenizer_train(&pairs, 1, &vocab, at("vocab"), &err), &err);
+    struct heed_train_options o = heed_train_defaults();
+    o.train = (struct heed_corpus){.src = &pairs, .n = 1};
+    o.vocab = at("vocab");
+    o.out = model_dir = strdup(at("model"));
+    o.config = (struct heed_config){.d_model = 32,
+                                    .d_ff = 32,
+                                    .heads = 2,
+                                    .encoder_layers = 1,
+                                    .decoder_layers = 1,
+                                    .max_length = 40};
+    o.batch_tokens = 256;
+    o.steps = 1;
+    engine = heed_engine_open("cpu", 1, &err);
+    struct heed_trainer *t = engine ? heed_trainer_open(engine, &o, &err) : NULL;
+    must(t ? heed_trainer_run(t, &err) : err.status, &err);
+    heed_trainer_free(t);
+    model = heed_model_load(engine, o.out, HEED_WEIGHTS_AS_STORED, &err);
+    session = model ? heed_session_open(model, NULL, &err) : NULL;
+    must(session ? HEED_OK : err.status, &err);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    heed_session_free(session);
+    heed_model_free(model);
+    heed_engine_free(engine);
+    free((char *)pairs);
+    free((char *)model_dir);
+    return folder_remove(state);
+}
+
+/* The sentence of the last call, and whether it names what was wrong. */
+static struct heed_error err;
+
+static void refused(enum heed_status status, const char *names)
+{
+    assert_int_equal(status, HEED_EARG);
+    assert_int_equal(err.status, HEED_EARG);
+    if (!strstr(err.text, names)) fail_msg("\"%s\" does not name %s", err.text, names);
+    err = (struct heed_error){0};
+}
+
+/* The same of a call that returns an object. */
+static void refused_object(const void *object, const char *names)
+{
+    assert_null(object);
+    refused(err.status, names);
+}
+
+static void test_engine(void **state)
+{
+    (void)state;
+    refused_object(heed_engine_open(NULL, 0, &err), "device");
+    refused_object(heed_engine_open("", 0, &err), "device");
+    refused_object(heed_engine_open("cpu:1", 0, &err), "cpu:1");
+    refused_object(heed_engine_open("cuda:99999999999999999999", 0, &err), "cuda:99");
+    refused_object(heed_engine_open("cuda:000000000000000000000000000000001", 0, &err), "cuda:00");
+    for (int i = 0; i < 2; i++) {
+        refused_object(heed_engine_open(i ? "ref" : "cpu", -1, &err), "-1");
+        refused_object(heed_engine_open(i ? "ref" : "cpu", INT_MIN, &err), "threads");
+    }
+    refused_object(heed_engine_open("cpu", INT_MAX, &err), "threads");
+    assert_null(heed_engine_open(NULL, 0, NULL));
+    heed_engine_free(NULL);
+}
+
+static void test_tokenizer(void **state)
+{
+    (void)state;
+    const struct heed_tokenizer *t = heed_model_tokenizer(model);
+    struct heed_tokenizer_options o = {.vocab_size = 280};
+    const char *out = at("never");
+    refused(heed_tokenizer_train(NULL, 1, &o, out, &err), "paths");
+    refused(heed_tokenizer_train((const char *[]){pairs, NULL}, 2, &o, out, &err), "paths[1]");
+    refused(heed_tokenizer_train(&pairs, 0, &o, out, &err), "no file");
+    refused(heed_tokenizer_train(&pairs, -1, &o, out, &err), "-1");
+    refused(heed_tokenizer_train(&pairs, 1, NULL, out, &err), "options");
+    refused(heed_tokenizer_train(&pairs, 1, &o, NULL, &err), "out_path");
+    o.tags_n = 1;
+    refused(heed_tokenizer_train(&pairs, 1, &o, out, &err), "tags");
+    o.tags = &(const char *){NULL};
+    refused(heed_tokenizer_train(&pairs, 1, &o, out, &err), "tags[0]");
+    for (int i = 0; i < 3; i++) {
+        o.tags_n = (int[]){-1, INT_MIN, INT_MAX}[i];
+        refused(heed_tokenizer_train(&pairs, 1, &o, out, &err), "tags");
+    }
+    o.tags_n = 0;
+    for (int i = 0; i < 4; i++) {
+        o.vocab_size = (int[]){0, -1, INT_MIN, INT_MAX}[i];
+        refused(heed_tokenizer_train(&pairs, 1, &o, out, &err), "vocabulary");
+    }
+    assert_int_not_equal(access(out, F_OK), 0);
+
+    refused_object(heed_tokenizer_load(NULL, &err), "path");
+    assert_int_equal(heed_tokenizer_size(NULL), 0);
+    assert_null(heed_tokenizer_piece(NULL, 0));
+    assert_null(heed_tokenizer_piece(t, -1));
+    assert_null(heed_tokenizer_piece(t, INT32_MIN));
+    assert_null(heed_tokenizer_piece(t, INT32_MAX));
+    heed_tokenizer_free(NULL);
+
+    struct heed_ids ids = {0};
+    char *decoded = NULL;
+    size_t len = 0;
+    refused(heed_encode(NULL, "a", 1, &ids, &err), "tokenizer");
+    refused(heed_encode(t, NULL, 1, &ids, &err), "text");
+    refused(heed_encode(t, "a", 1, NULL, &err), "out");
+    must(heed_encode(t, NULL, 0, &ids, &err), &err);
+    assert_int_equal(ids.n, 0);
+    refused(heed_decode(NULL, NULL, 0, &decoded, &len, &err), "tokenizer");
+    refused(heed_decode(t, NULL, 1, &decoded, &len, &err), "id");
+    refused(heed_decode(t, (int32_t[]){5}, 1, NULL, &len, &err), "text");
+    refused(heed_decode(t, (int32_t[]){5}, 1, &decoded, NULL, &err), "len");
+    refused(heed_decode(t, (int32_t[]){INT32_MIN}, 1, &decoded, &len, &err), "id");
+    refused(heed_decode(t, (int32_t[]){INT32_MAX}, 1, &decoded, &len, &err), "id");
+    assert_null(decoded);
+    must(heed_decode(t, NULL, 0, &decoded, &len, &err), &err);
+    assert_string_equal(decoded, "");
+    free(decoded);
+    free(ids.v);
+}
+
+static void test_config(void **state)
+{
+    (void)state;
+    struct heed_config c;
+    refused(heed_config_preset(NULL, "tiny", &err), "config");
+    refused(heed_config_preset(&c, NULL, &err), "name");
+    refused(heed_config_preset(&c, "huge", &err), "huge");
+}
+
+static void test_model_files(void **state)
+{
+    (void)state;
+    const char *out = at("never");
+    refused(heed_average(NULL, 1, out, &err), "dirs");
+    refused(heed_average((const char *[]){model_dir, NULL}, 2, out, &err), "dirs[1]");
+    refused(heed_average(&model_dir, 0, out, &err), "no model");
+    refused(heed_average(&model_dir, -1, out, &err), "-1");
+    refused(heed_average(&model_dir, INT_MIN, out, &err), "dirs");
+    refused(heed_average(&model_dir, 1, NULL, &err), "out");
+    refused(heed_quantize(NULL, HEED_WEIGHTS_INT8, out, &err), "dir");
+    refused(heed_quantize(model_dir, HEED_WEIGHTS_INT8, NULL, &err), "out");
+    refused(heed_quantize(model_dir, (enum heed_weights)77, out, &err), "weights");
+    refused(heed_quantize(model_dir, HEED_WEIGHTS_F32, out, &err), "weights");
+    assert_int_not_equal(access(out, F_OK), 0);
+
+    refused_object(heed_model_load(NULL, model_dir, HEED_WEIGHTS_F32, &err), "engine");
+    refused_object(heed_model_load(engine, NULL, HEED_WEIGHTS_F32, &err), "dir");
+    refused_object(heed_model_load(engine, model_dir, (enum heed_weights)77, &err), "weights");
+    refused_object(heed_model_load(engine, model_dir, (enum heed_weights) - 1, &err), "weights");
+    assert_null(heed_model_config(NULL));
+    assert_null(heed_model_tokenizer(NULL));
+    heed_model_free(NULL);
+}
+
+static void test_translate_options(void **state)
+{
+    (void)state;
+    const int extreme[] = {INT_MIN, -1, INT_MAX};
+    for (int i = 0; i < 3; i++) {
+        struct heed_translate_options o[8];
+        for (int k = 0; k < 8; k++) o[k] = heed_translate_defaults();
+        o[0].beam = o[1].nbest = o[2].min_length = o[3].top_k = o[4].batch_tokens = extreme[i];
+        refused_object(heed_session_open(model, &o[0], &err), "beam");
+        refused_object(heed_session_open(model, &o[1], &err), "nbest");
+        refused_object(heed_session_open(model, &o[2], &err), "min length");
+        refused_object(heed_session_open(model, &o[3], &err), "top-k");
+        refused_object(heed_session_open(model, &o[4], &err), "batch tokens");
+        const float wrong[] = {NAN, -1, INFINITY};
+        o[5].length_penalty = o[6].temperature = o[7].top_p = wrong[i];
+        refused_object(heed_session_open(model, &o[5], &err), "length penalty");
+        refused_object(heed_session_open(model, &o[6], &err), "temperature");
+        refused_object(heed_session_open(model, &o[7], &err), "top-p");
+    }
+    struct heed_translate_options o = heed_translate_defaults();
+    o.max_length = -1;
+    refused_object(heed_session_open(model, &o, &err), "max length");
+    o.max_length = 0;
+    o.no_repeat_ngram = -1;
+    refused_object(heed_session_open(model, &o, &err), "no-repeat");
+    o.no_repeat_ngram = 0;
+    o.to = "";
+    refused_object(heed_session_open(model, &o, &err), ">><<");
+    refused_object(heed_session_open(NULL, NULL, &err), "model");
+    heed_session_free(NULL);
+}
+
+/* The largest that is allowed of everything, and what has no upper end. */
+static void test_extremes_that_work(void **state)
+{
+    (void)state;
+    const struct heed_result *out = NULL;
+    struct heed_translate_options o = heed_translate_defaults();
+    o.beam = o.nbest = 64;
+    o.max_length = o.no_repeat_ngram = INT_MAX;
+    o.batch_tokens = 1000000;
+    o.min_length = 38;
+    o.length_penalty = 10;
+    o.align = true;
+    char whole[256] = "";
+    for (int i = 0; i < 12; i++) strcat(whole, "one two three. ");
+    for (int i = 0; i < 3; i++) {
+        o.temperature = i == 1 ? 100 : i == 2 ? 1e-45f : 0;
+        o.top_k = i ? 256 : 0;
+        o.seed = UINT64_MAX;
+        struct heed_session *s = heed_session_open(model, &o, &err);
+        must(s ? HEED_OK : err.status, &err);
+        must(heed_translate(s, (const char *[]){whole, "one"}, 2, &out, &err), &err);
+        assert_in_range(out[64].tokens, 39, 40);
+        refused(heed_translate(s, text, INT_MAX, &out, &err), "2147483647");
+        heed_session_free(s);
+    }
+}
+
+static void test_translate(void **state)
+{
+    (void)state;
+    const struct heed_result *out = NULL;
+    const struct heed_wish none = {0};
+    const char *nothing = NULL;
+    for (int i = 0; i < 2; i++) {
+        int n = i ? INT_MIN : -1;
+        refused(heed_translate(session, text, n, &out, &err), "src");
+        refused(heed_translate_with(session, text, &none, n, &out, &err), "src");
+        refused(heed_rescore(session, text, text, n, &out, &err), "src");
+    }
+    refused(heed_translate(NULL, text, 1, &out, &err), "session");
+    refused(heed_translate(session, NULL, 1, &out, &err), "src");
+    refused(heed_translate(session, text, 3, &out, &err), "src[2]");
+    refused(heed_translate(session, text, 1, NULL, &err), "out");
+    refused(heed_translate_with(NULL, text, &none, 1, &out, &err), "session");
+    refused(heed_translate_with(session, NULL, &none, 1, &out, &err), "src");
+    refused(heed_translate_with(session, &nothing, &none, 1, &out, &err), "src[0]");
+    refused(heed_translate_with(session, text, &none, 1, NULL, &err), "out");
+    refused(heed_rescore(NULL, text, text, 1, &out, &err), "session");
+    refused(heed_rescore(session, NULL, text, 1, &out, &err), "src");
+    refused(heed_rescore(session, text, NULL, 1, &out, &err), "tgt");
+    refused(heed_rescore(session, text, &nothing, 1, &out, &err), "tgt[0]");
+    refused(heed_rescore(session, text, text, 1, NULL, &err), "out");
+    assert_null(out);
+    must(heed_translate(session, NULL, 0, &out, &err), &err);
+    must(heed_rescore(session, NULL, NULL, 0, &out, &err), &err);
+    must(heed_translate_with(session, text, NULL, 2, &out, &err), &err); /* no wish */
+    assert_true(out[1].tokens > 0);
+}
+
+static void test_attention(void **state)
+{
+    (void)state;
+    struct heed_translate_options o = heed_translate_defaults();
+    o.align = true;
+    struct heed_session *s = heed_session_open(model, &o, &err);
+    must(s ? HEED_OK : err.status, &err);
+    struct heed_attention *a = NULL;
+    char *picture = NULL;
+    refused(heed_attention_of(NULL, "one", NULL, &a, &err), "session");
+    refused(heed_attention_of(s, NULL, NULL, &a, &err), "src");
+    refused(heed_attention_of(s, "one", NULL, NULL, &err), "out");
+    refused(heed_attention_of(session, "one", NULL, &a, &err), "align");
+    assert_null(a);
+    must(heed_attention_of(s, "one", NULL, &a, &err), &err);
+    for (int i = 0; i < 3; i++) {
+        int x = (int[]){INT_MIN, -2, INT_MAX}[i];
+        refused(heed_attention_picture(a, HEED_PICTURE_SVG, x, 0, &picture, &err), "layer");
+        refused(heed_attention_picture(a, HEED_PICTURE_SVG, 0, x, &picture, &err), "head");
+        refused(heed_attention_picture(a, (enum heed_picture)x, 0, 0, &picture, &err), "kind");
+    }
+    refused(heed_attention_picture(NULL, HEED_PICTURE_SVG, 0, 0, &picture, &err), "attention");
+    refused(heed_attention_picture(a, HEED_PICTURE_SVG, 0, 0, NULL, &err), "out");
+    assert_null(picture);
+    heed_attention_free(a);
+    heed_attention_free(NULL);
+    heed_session_free(s);
+}
+
+static void test_score(void **state)
+{
+    (void)state;
+    struct heed_score score;
+    const int wrong[] = {0, -1, INT_MIN};
+    for (int i = 0; i < 3; i++) {
+        refused(heed_bleu(text, text, wrong[i], "13a", &score, &err), "at least one");
+        refused(heed_chrf(text, text, wrong[i], &score, &err), "at least one");
+    }
+    refused(heed_bleu(NULL, text, 1, "13a", &score, &err), "hyp");
+    refused(heed_bleu(text, NULL, 1, "13a", &score, &err), "ref");
+    refused(heed_bleu(text, text, 3, "13a", &score, &err), "hyp[2]");
+    refused(heed_bleu((const char *[]){"a", "b", "c"}, text, 3, "13a", &score, &err), "ref[2]");
+    refused(heed_bleu(text, text, 1, NULL, &score, &err), "tokenizer");
+    refused(heed_bleu(text, text, 1, "klingon", &score, &err), "klingon");
+    refused(heed_bleu(text, text, 1, "13a", NULL, &err), "out");
+    refused(heed_chrf(NULL, text, 1, &score, &err), "hyp");
+    refused(heed_chrf(text, NULL, 1, &score, &err), "ref");
+    refused(heed_chrf(text, text, 3, &score, &err), "hyp[2]");
+    refused(heed_chrf(text, text, 1, NULL, &err), "out");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_engine),
+        cmocka_unit_test(test_tokenizer),
+        cmocka_unit_test(test_config),
+        cmocka_unit_test(test_model_files),
+        cmocka_unit_test(test_translate_options),
+        cmocka_unit_test(test_extremes_that_work),
+        cmocka_unit_test(test_translate),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_score),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
