@@ -153,7 +153,6 @@ static void report(const struct options *o, const struct work *w, struct backend
 
 int main(int argc, char **argv)
 {
-    wait_briefly(argv);
     double started = bench_now();
     struct options o = options_read(argc, argv);
     struct heed_error err = {0};

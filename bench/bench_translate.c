@@ -204,7 +204,6 @@ static void measure(const struct options *o, const struct parameters *p, int bea
 int main(int argc, char **argv)
 {
     (void)argc;
-    wait_briefly(argv);
     static const int beams[] = {1, 4}, batches[] = {1, 8, 32};
     struct options o = {.config = "base", .weights = "f32", .device = "cpu", .vocab = 32000};
     options_read(&o, argv);

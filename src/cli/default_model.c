@@ -1,17 +1,42 @@
 /*
  * default_model.c - the model that comes with the program; see default_model.h.
  */
+#define _GNU_SOURCE /* program_invocation_name */
 #include "cli/default_model.h"
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
-/* The directory that the program lies in, without links; "." where that cannot be told. */
+/* The file that a shell runs for a word: the word itself where it has a slash, else the first of
+ * that name in PATH. */
+static bool find_program(const char *word, char path[CLI_PATH_MAX])
+{
+    if (strchr(word, '/')) return realpath(word, path) != NULL;
+    const char *p = getenv("PATH");
+    while (p && *p) {
+        char file[CLI_PATH_MAX];
+        size_t n = strcspn(p, ":");
+        int len = snprintf(file, sizeof file, "%.*s/%s", (int)n, p, word);
+        if (len < CLI_PATH_MAX && access(file, X_OK) == 0) return realpath(file, path) != NULL;
+        p += n + (p[n] == ':');
+    }
+    return false;
+}
+
+/* The directory that the program lies in, without links; "." where that cannot be told. The system
+ * knows the program's file, unless there is no /proc, or the dynamic loader was started by name and
+ * told to load the program: then the system's program is the loader, which no other one loaded, and
+ * AT_BASE is 0. */
 static void own_directory(char path[CLI_PATH_MAX])
 {
-    ssize_t n = readlink("/proc/self/exe", path, CLI_PATH_MAX - 1);
+    ssize_t n = getauxval(AT_BASE) ? readlink("/proc/self/exe", path, CLI_PATH_MAX - 1) : -1;
     path[n > 0 ? n : 0] = '\0';
+    if (n <= 0 && !find_program(program_invocation_name, path)) path[0] = '\0';
     char *slash = strrchr(path, '/');
     if (slash) {
         *slash = '\0';

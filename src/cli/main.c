@@ -16,16 +16,15 @@
 static const struct command {
     const char *name, *summary;
     int (*run)(int argc, char **argv);
-    bool computes; /* with OpenMP, for long */
 } commands[] = {
-    {"vocab", "train a subword vocabulary on raw text", cmd_vocab, false},
-    {"train", "train a translation model on parallel text", cmd_train, true},
-    {"translate", "translate lines of text", cmd_translate, true},
-    {"attention", "draw what a translation looked at", cmd_attention, true},
-    {"score", "BLEU and chrF of a translation", cmd_score, false},
-    {"evaluate", "translate a test set and score the translation", cmd_evaluate, true},
-    {"average", "average the weights of checkpoints", cmd_average, false},
-    {"quantize", "make a model smaller and faster", cmd_quantize, false},
+    {"vocab", "train a subword vocabulary on raw text", cmd_vocab},
+    {"train", "train a translation model on parallel text", cmd_train},
+    {"translate", "translate lines of text", cmd_translate},
+    {"attention", "draw what a translation looked at", cmd_attention},
+    {"score", "BLEU and chrF of a translation", cmd_score},
+    {"evaluate", "translate a test set and score the translation", cmd_evaluate},
+    {"average", "average the weights of checkpoints", cmd_average},
+    {"quantize", "make a model smaller and faster", cmd_quantize},
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
@@ -95,6 +94,5 @@ int main(int argc, char **argv)
     const struct command *c = find(name);
     if (!c) return unknown(name);
     if (asks_help) return c->run(3, (char *[]){argv[0], argv[2], "--help", NULL});
-    if (c->computes) wait_briefly(argv);
     return c->run(argc, argv);
 }

@@ -1,26 +1,40 @@
 /*
  * waiting.h - how long OpenMP threads spin before they sleep, for programs that compute for long.
+ * The file that has main includes it, and nothing is to be called.
  *
  * libgomp lets a waiting thread spin for milliseconds, which takes the core away from whatever
  * would end the wait as soon as another program runs beside ours. A tenth of a millisecond is
  * longer than what lies between two of our parallel regions, so shorter spinning costs nothing on
  * idle cores.
+ *
+ * libgomp has no call for it: it asks the environment when it is loaded, before any code of the
+ * program runs and before the environment can be changed. So the program brings a getenv of its
+ * own, which the dynamic loader prefers to the C library's. It answers like that one, and gives the
+ * number where the user has chosen nothing.
  */
 #ifndef HEED_CLI_WAITING_H
 #define HEED_CLI_WAITING_H
+#include <stdbool.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include <string.h>
 
-/* Before the program has done anything. libgomp reads its settings before main, hence the second
- * start; without one the program is only slower. A setting of the user's stays. */
-static inline void wait_briefly(char **argv)
+extern char **environ;
+
+static inline char *environment_find(const char *name)
 {
-    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
-    char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (n < 0 || setenv("GOMP_SPINCOUNT", "2000", 1) != 0) return;
-    path[n] = '\0'; /* by its own name, so that ps and killall know the program */
-    execv(path, argv);
+    size_t n = strlen(name);
+    for (char **e = environ; n && e && *e; e++) {
+        if (strncmp(*e, name, n) == 0 && (*e)[n] == '=') return *e + n + 1;
+    }
+    return NULL;
+}
+
+__attribute__((visibility("default"))) char *getenv(const char *name)
+{
+    static char spins[] = "2000";
+    char *value = environment_find(name);
+    bool asked = !value && strcmp(name, "GOMP_SPINCOUNT") == 0;
+    return asked && !environment_find("OMP_WAIT_POLICY") ? spins : value;
 }
 
 #endif
