@@ -13,6 +13,9 @@ static void fill(struct heed_error *err, enum heed_status status, const char *fo
     if (!err) return;
     err->status = status;
     vsnprintf(err->text, sizeof err->text, format, ap);
+    /* Names and texts from files may hold line ends and orders to a terminal. */
+    for (char *c = err->text; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
 }
 
 enum heed_status error_set(struct heed_error *err, enum heed_status status, const char *format, ...)

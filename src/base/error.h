@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 /* Fills err (which may be NULL) and returns status, so that a caller can return the call. A text
- * too long for err is cut at the end. */
+ * too long for err is cut at the end, and control characters in it become '?'. */
 enum heed_status error_set(struct heed_error *err, enum heed_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The same with ": " and the system's words for errno at the end; HEED_EIO. */
