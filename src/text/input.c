@@ -287,7 +287,7 @@ enum heed_status input_line(struct input *in, const char **line, size_t *len,
     size_t seen = 0; /* of the text not handed out: without a line end */
     for (;;) {
         size_t have = in->n - in->at;
-        const char *s = in->text + in->at;
+        const char *s = have ? in->text + in->at : NULL; /* at first there is no buffer */
         const char *end = have > seen ? memchr(s + seen, '\n', have - seen) : NULL;
         if (end) {
             line_take(in, (size_t)(end - s), (size_t)(end - s) + 1, line, len);
