@@ -59,8 +59,9 @@ fuzz:
 	@$(call configure,build/fuzz,-DHEED_SANITIZE=address -DHEED_FUZZ=ON \
 		-DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++)
 	@$(call build,build/fuzz,fuzz)
-	@for program in build/fuzz/fuzzers/fuzz_*; do \
-		$$program -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=build/fuzz/ || exit 1; done
+	@for source in tests/fuzz_*.c; do name=$$(basename $$source .c); \
+		build/fuzz/fuzzers/$$name -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
+			-print_final_stats=1 -artifact_prefix=build/fuzz/$$name- || exit 1; done
 
 install: all
 	@cmake --install build

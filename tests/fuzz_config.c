@@ -1,0 +1,69 @@
+/*
+ * fuzz_config.c - libFuzzer entry: any bytes as a config.json. Either a sentence comes back or a
+ * configuration that passes its checks and survives being written and read again.
+ */
+#include "fuzz.h"
+#include "model/config.h"
+
+static const char *const words[] = {"\"model_type\"",
+                                    "\"heed\"",
+                                    "\"d_model\"",
+                                    "\"d_ff\"",
+                                    "\"heads\"",
+                                    "\"encoder_layers\"",
+                                    "\"decoder_layers\"",
+                                    "\"vocab_size\"",
+                                    "\"max_length\"",
+                                    "\"dropout\"",
+                                    "\"attention_dropout\"",
+                                    "\"ff_dropout\"",
+                                    "9223372036854775808",
+                                    "-2147483649",
+                                    "4294967297",
+                                    "1e999",
+                                    "1e-400",
+                                    "0.99999999999",
+                                    "\\u0000",
+                                    "\\ud800",
+                                    "true",
+                                    "null",
+                                    NULL};
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    if (!fuzz_begin(argc, argv, words)) return 0;
+    static const char *const name[] = {"tiny", "base", "big"};
+    for (int i = 0; i < 3; i++) {
+        struct heed_config c;
+        heed_config_preset(&c, name[i], NULL);
+        c.vocab_size = 8000;
+        char *json = config_format(&c);
+        fuzz_seed(name[i], json, strlen(json));
+        free(json);
+    }
+    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct fuzz_file file;
+    const char *path = fuzz_file_put(&file, data, size);
+    struct heed_error err = {0};
+    struct heed_config c, untouched, again;
+    memset(&c, 0x5a, sizeof c);
+    untouched = c;
+    enum heed_status st = config_load(&c, path, &err);
+    if (st) {
+        must_explain(st, &err);
+        must(memcmp(&c, &untouched, sizeof c) == 0, "a failure leaves the result alone");
+        must(strstr(err.text, path), "a failure names the file");
+        return 0;
+    }
+    must(config_check(&c, &err) == HEED_OK, "what was read passes the checks");
+    char *json = config_format(&c);
+    must(json, "what was read can be written");
+    must(config_parse(&again, json, strlen(json), "again", &err) == HEED_OK, "and read again");
+    must(config_same(&again, &c, "again", &err) == HEED_OK, "and is the same");
+    free(json);
+    return 0;
+}
