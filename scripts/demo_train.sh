@@ -9,9 +9,19 @@ dir=${2:?usage: demo_train.sh PROGRAM DIRECTORY}
 rm -rf "$dir"
 mkdir -p "$dir"
 
+# quoted WORD...: the words as a shell reads them back
+quoted() {
+    for word; do
+        case $word in
+        *[!A-Za-z0-9_./=:,+@%-]* | '') printf " '%s'" "$(printf %s "$word" | sed "s/'/'\\\\''/g")" ;;
+        *) printf ' %s' "$word" ;;
+        esac
+    done
+}
+
 # say COMMAND...: shows a command and runs it
 say() {
-    printf '\n$ %s\n' "$*"
+    printf '\n$%s\n' "$(quoted "$@")"
     "$@"
 }
 
@@ -25,7 +35,7 @@ say "$heed" vocab --size 600 --tag '>>de<<' --tag '>>zh<<' --out "$dir/vocab.mod
 say "$heed" train --pairs "$dir/train.tsv" --vocab "$dir/vocab.model" --preset tiny \
     --dropout 0 --steps 1400 --batch-tokens 512 --warmup 300 --lr 0.001 --out "$dir/model"
 
-printf '\n$ %s translate --model %s < %s\n\n' "$heed" "$dir/model" "$dir/test.src"
+printf '\n$%s <%s\n\n' "$(quoted "$heed" translate --model "$dir/model")" "$(quoted "$dir/test.src")"
 "$heed" translate --quiet --model "$dir/model" <"$dir/test.src" >"$dir/test.out"
 paste "$dir/test.tsv" "$dir/test.out" | awk -F '\t' '
 {

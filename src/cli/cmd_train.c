@@ -95,8 +95,9 @@ static void print_how_to_go_on(const struct train *t, int argc, char **argv)
     for (int i = 0; i < argc; i++) {
         fputc(' ', stderr);
         print_quoted(argv[i]);
+        if (i == 1 && !t->o.resume) fputs(" --resume", stderr); /* behind "train" */
     }
-    fputs(t->o.resume ? "\n" : " --resume\n", stderr);
+    fputc('\n', stderr);
 }
 
 /* Files of pairs, or files of sources with files of targets; never both. */
@@ -190,9 +191,9 @@ static int parse(struct train *t, int argc, char **argv)
     struct heed_config *c = &t->shape;
     const struct option option[] = {
         {.help = "data"},
-        {"pairs", "FILE", "tab-separated pairs, plain, .gz or .xz; repeatable", .words = &t->pairs},
-        {"src", "FILE", "source side, with --tgt line by line; repeatable", .words = &t->src},
-        {"tgt", "FILE", "target side; repeatable", .words = &t->tgt},
+        {"pairs", "FILE", "tab-separated pairs, plain, .gz or .xz", .words = &t->pairs},
+        {"src", "FILE", "source side, with --tgt line by line", .words = &t->src},
+        {"tgt", "FILE", "target side", .words = &t->tgt},
         {"valid-pairs", "FILE", "pairs for validation", .words = &t->valid_pairs},
         {"valid-src", "FILE", "source side for validation", .words = &t->valid_src},
         {"valid-tgt", "FILE", "target side for validation", .words = &t->valid_tgt},
@@ -253,8 +254,8 @@ static int parse(struct train *t, int argc, char **argv)
         {"resume", NULL, "go on from the newest checkpoint in --out", .flag = &o->resume},
 
         {.help = "machine"},
-        {"device", "DEVICE", "cpu, cuda:N, or ref (slow, the oracle)", .string = &t->device},
-        {"threads", "N", "0 means all cores", .integer = &t->threads, .max = 4096},
+        {"device", "DEVICE", "cpu, cuda:N or ref, the slow oracle", .string = &t->device},
+        {"threads", "N", "0: all cores", .integer = &t->threads, .max = 4096},
         {"precision", NULL, "of the arithmetic", .string = &t->precision, .choices = "f32|bf16"},
         {"quiet", NULL, "print errors only", .flag = &t->quiet},
     };
