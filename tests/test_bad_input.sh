@@ -39,6 +39,11 @@ small="--preset tiny --d-model 16 --d-ff 16 --heads 2 --encoder-layers 1 --decod
     --batch-tokens 256 --steps 3 --quiet"
 train="train --vocab $dir/vocab $small"
 
+# but OPTION VALUE: $train with another value of one option
+but() {
+    echo "$train" | sed "s/--$1 [^ ]*/--$1 $2/"
+}
+
 # missing and unequal files
 refuses 1 "$dir/none.*No such file" vocab --size 300 --out "$dir/v" "$dir/none"
 refuses 1 "$dir/none.*No such file" $train --src "$dir/none" --tgt "$dir/b" --out "$dir/o1"
@@ -85,9 +90,9 @@ if [ "$code" != 0 ] || [ "$(wc -l <"$dir/out")" != 5 ]; then
 fi
 
 # shapes and vocabularies that make no sense
-refuses 1 "16.*3|3.*16" $train --heads 3 --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
+refuses 1 "16.*3|3.*16" $(but heads 3) --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
 refuses 2 "beta1" $train --beta1 1 --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
-refuses 2 "200.*128" $train --encoder-layers 200 --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
+refuses 2 "200.*128" $(but encoder-layers 200) --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
 refuses 1 "100000" vocab --size 100000 --out "$dir/v" "$dir/a"
 refuses 1 "$dir/a" train --vocab "$dir/a" $small --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
 accepts vocab --size 310 --quiet --out "$dir/vocab2" "$dir/a" "$dir/b"
@@ -98,7 +103,7 @@ cp "$dir/vocab2" "$dir/o4/vocab.model"
 refuses 1 "310 pieces, expected 300" translate --model "$dir/o4"
 
 # a shape that smaller weights have no order for is refused before anything is written
-accepts $train --d-ff 24 --src "$dir/a" --tgt "$dir/b" --out "$dir/uneven"
+accepts $(but d-ff 24) --src "$dir/a" --tgt "$dir/b" --out "$dir/uneven"
 for weights in bf16 int8; do
     refuses 1 "d_ff 24, expected multiples of 16" quantize --weights $weights --out "$dir/o5" "$dir/uneven"
 done
@@ -130,13 +135,13 @@ fi
 
 # options
 refuses 2 "--sead.*--seed" $train --sead 3
-refuses 2 "steps" $train --steps many
-refuses 2 "steps" $train --steps -5
+refuses 2 "steps" $(but steps many)
+refuses 2 "steps" $(but steps -5)
 
 # a full disk leaves the last good checkpoint, and training goes on from it when there is room
 if [ "$(id -u)" = 0 ] && mkdir "$dir/small" && mount -t tmpfs -o size=700k tmpfs "$dir/small" 2>/dev/null
 then
-    full="$train --src $dir/a --tgt $dir/b --steps 40 --save-every 5 --keep 50 --out $dir/small/o"
+    full="$(but steps 40) --src $dir/a --tgt $dir/b --save-every 5 --keep 50 --out $dir/small/o"
     refuses 1 "$dir/small/o.*No space left" $full
     last=$(ls "$dir/small/o/checkpoints" | tail -n 1)
     case $last in
@@ -149,7 +154,7 @@ then
     accepts translate --model "$dir/small/o/checkpoints/$last" hello
     mount -o remount,size=20m "$dir/small"
     accepts $full --resume
-    accepts $train --src "$dir/a" --tgt "$dir/b" --steps 40 --out "$dir/o5"
+    accepts $(but steps 40) --src "$dir/a" --tgt "$dir/b" --out "$dir/o5"
     cmp "$dir/small/o/model.safetensors" "$dir/o5/model.safetensors" || failures=$((failures + 1))
 else
     echo "skipped: a full disk (needs root and mount)"

@@ -36,7 +36,7 @@ expect() {
     fi
 }
 
-commands='vocab train translate score evaluate average'
+commands='vocab train translate attention score evaluate average quantize'
 
 # ---- help and version ----
 
@@ -54,7 +54,24 @@ for c in $commands; do
     run help "$c"
     expect 0
     cmp -s "$dir/out" "$dir/help" || complain "differs from heed $c --help"
+    # every number says its range
+    awk '/^  --[a-z0-9-]+ (N|X|P|T|RATE|NORM)( |$)/ && !/\([^(]*( to |at least )/ {
+        number = $0
+        getline
+        if (!/\([^(]*( to |at least )/) { print number; bad = 1 }
+    }
+    length($0) > 100 { print "too long: " $0; bad = 1 }
+    END { exit bad }' "$dir/out" >"$dir/err" || complain "a number without its range"
 done
+run translate --help
+expect 0 out '--beam N .* \(1 to 64, default 4\)$'
+expect 0 out '--ban TEXT .* \(repeatable\)$'
+run train --help
+expect 0 out '--steps N .* \(at least 1, default 100000\)$'
+expect 0 out '--dropout RATE .* \(0 to 0\.99\)$'
+expect 0 out '--vocab FILE .* \(required\)$'
+run vocab --help
+expect 0 out '\(1 to 1000000, required\)$'
 
 # ---- mistakes in the command and its options ----
 
@@ -82,6 +99,8 @@ run train --steps 12x
 expect 2 err "--steps is '12x', expected a whole number from 1 to"
 run train --steps=0
 expect 2 err "--steps is '0', expected a whole number from 1 to"
+run train --steps 1000000000000001
+expect 2 err "--steps is '1000000000000001', expected a whole number from 1 to 1000000000000000"
 run train --threads 99999999999999999999
 expect 2 err "--threads is '99999999999999999999', expected a whole number from 0 to 4096"
 run train --dropout 1.5
@@ -90,6 +109,18 @@ run train --dropout nan
 expect 2 err "--dropout is 'nan', expected a number"
 run train --preset huge
 expect 2 err "--preset is 'huge', expected one of tiny\|small\|base\|big"
+run translate -beam 3
+expect 2 err 'no option -beam; did you mean --beam\?'
+run translate -x
+expect 2 err 'no option -x; put -- before a TEXT that begins with -'
+run score --ref one --tokenize 13a --ref=two
+expect 2 err "--ref is given twice, 'one' and 'two', expected once"
+run train --steps 10 --steps 10
+expect 2 err "--steps is given twice, '10' and '10', expected once"
+run train --dropout 0.1 --dropout 0.2
+expect 2 err "--dropout is given twice"
+run train --quiet --quiet --pairs a --pairs b --vocab v
+expect 2 err 'train needs --out DIR'
 run train --resume=yes
 expect 2 err "--resume takes no value, found 'yes'"
 run train --vocab v

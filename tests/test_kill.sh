@@ -14,10 +14,10 @@ awk 'BEGIN { srand(1); for (i = 0; i < 500; i++) { s = ""; n = 2 + int(rand() * 
     print s "\t" s } }' >"$dir/pairs.tsv"
 "$heed" vocab --size 275 --out "$dir/vocab.model" --quiet "$dir/pairs.tsv"
 
-# the same run each time; --out and --steps are added
+# the same run each time; --out, --steps and --save-every are added
 train=("$heed" train --pairs "$dir/pairs.tsv" --vocab "$dir/vocab.model" --preset tiny --d-model 32
     --heads 2 --d-ff 64 --encoder-layers 1 --decoder-layers 1 --batch-tokens 256 --warmup 100
-    --save-every 3 --keep 2 --seed 7 --threads 2 --resume --quiet)
+    --keep 2 --seed 7 --threads 2 --resume --quiet)
 
 newest() {
     ls "$dir/killed/checkpoints" 2>/dev/null | sed -n 's/^step-0*\([0-9]*\)$/\1/p' | tail -n 1
@@ -25,7 +25,7 @@ newest() {
 
 done_kills=0
 while [ "$done_kills" -lt "$kills" ]; do
-    "${train[@]}" --out "$dir/killed" --steps 1000000 &
+    "${train[@]}" --out "$dir/killed" --save-every 3 --steps 1000000 &
     pid=$!
     sleep "0.$((RANDOM % 6 + 1))$((RANDOM % 10))"
     if kill -9 "$pid" 2>/dev/null; then done_kills=$((done_kills + 1)); fi
@@ -38,8 +38,8 @@ if [ -z "$step" ]; then
     exit 1
 fi
 last=$((step + 5))
-"${train[@]}" --out "$dir/killed" --steps "$last"
-"${train[@]}" --out "$dir/whole" --steps "$last"
+"${train[@]}" --out "$dir/killed" --save-every 3 --steps "$last"
+"${train[@]}" --out "$dir/whole" --save-every 3 --steps "$last"
 cmp "$dir/killed/model.safetensors" "$dir/whole/model.safetensors"
 if ls "$dir"/killed/checkpoints/*.tmp >/dev/null 2>&1; then
     echo "half-written checkpoints were left behind"

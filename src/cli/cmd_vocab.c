@@ -32,7 +32,7 @@ int cmd_vocab(int argc, char **argv)
         {"size", "N", "pieces in all, the 256 bytes and the tags included",
          .integer = &o.vocab_size, .min = 1, .max = 1000000, .required = true},
         {"out", "FILE", "where the vocabulary goes", .string = &out, .required = true},
-        {"tag", "TAG", "a piece that is never split, such as '>>de<<'; repeatable", .words = &tags},
+        {"tag", "TAG", "a piece that is never split, such as '>>de<<'", .words = &tags},
         {"quiet", NULL, "print errors only", .flag = &quiet},
     };
     const struct usage usage = {

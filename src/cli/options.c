@@ -2,14 +2,15 @@
  * options.c - parses a command's arguments by its table, and prints the table as its help.
  *
  * `--name value`, `--name=value`, `--flag`; `--` ends the options; `--help` and `-h` in every
- * command. All checks of form are here: a command sees numbers within their range and choices that
- * exist.
+ * command. All checks of form are here: a command sees numbers within their range, choices that
+ * exist and one value for each option that is not a list.
  */
 #include "cli/options.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,23 +39,48 @@ static bool in_range(const struct option *o, double x)
     return x >= o->min && x <= o->max;
 }
 
-/* " (default 4000)", or nothing where there is no default to show. */
-static void print_default(const struct option *o)
+/* Adds a remark to those in parentheses behind an option's help: " (1 to 64, default 4)". */
+__attribute__((format(printf, 3, 4))) static void remark(char *out, size_t size, const char *format,
+                                                         ...)
 {
-    if (o->integer && in_range(o, *o->integer)) {
-        printf(" (default %d)", *o->integer);
-    } else if (o->integer64 && in_range(o, (double)*o->integer64)) {
-        printf(" (default %lld)", (long long)*o->integer64);
-    } else if (o->number && in_range(o, *o->number)) {
-        printf(" (default %g)", *o->number);
-    } else if (o->string && *o->string) {
-        printf(" (default %s)", *o->string);
+    size_t n = strlen(out);
+    n += (size_t)snprintf(out + n, size - n, n ? ", " : " (");
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(out + n, size - n, format, ap);
+    va_end(ap);
+}
+
+static bool is_number(const struct option *o)
+{
+    return o->integer || o->integer64 || o->number;
+}
+
+static void remarks(const struct option *o, char *out, size_t size)
+{
+    const double no_limit = 1e9; /* for people; one that is exceeded is named */
+    if (is_number(o) && o->max < no_limit) {
+        remark(out, size, "%.10g to %.10g", o->min, o->max);
+    } else if (is_number(o)) {
+        remark(out, size, "at least %.10g", o->min);
     }
+    if (o->words) remark(out, size, "repeatable");
+    if (o->required) remark(out, size, "required");
+    if (o->integer && in_range(o, *o->integer)) {
+        remark(out, size, "default %d", *o->integer);
+    } else if (o->integer64 && in_range(o, (double)*o->integer64)) {
+        remark(out, size, "default %lld", (long long)*o->integer64);
+    } else if (o->number && in_range(o, *o->number)) {
+        remark(out, size, "default %g", (double)*o->number);
+    } else if (o->string && *o->string) {
+        remark(out, size, "default %s", *o->string);
+    }
+    if (*out) strncat(out, ")", size - strlen(out) - 1);
 }
 
 static void print_option(const struct option *o)
 {
-    enum { COLUMN = 28 };
+    enum { COLUMN = 28, WIDTH = 100 };
     if (!o->name) {
         printf("\n%s:\n", o->help);
         return;
@@ -66,9 +92,11 @@ static void print_option(const struct option *o)
     } else {
         printf("\n%*s", COLUMN, "");
     }
+    char behind[128] = "";
+    remarks(o, behind, sizeof behind);
     fputs(o->help, stdout);
-    print_default(o);
-    puts(o->required ? " (required)" : "");
+    if (COLUMN + strlen(o->help) + strlen(behind) > WIDTH) printf("\n%*s", COLUMN - 1, "");
+    puts(behind);
 }
 
 static int print_help(const struct usage *u)
@@ -88,8 +116,12 @@ static int bad_value(const struct option *o, const char *value)
     if (o->choices) {
         return cli_misuse("--%s is '%s', expected one of %s", o->name, value, o->choices);
     }
-    return cli_misuse("--%s is '%s', expected a %s from %.10g to %.10g", o->name, value,
-                      o->number ? "number" : "whole number", o->min, o->max);
+    if (o->number) {
+        return cli_misuse("--%s is '%s', expected a number from %.10g to %.10g", o->name, value,
+                          o->min, o->max);
+    }
+    return cli_misuse("--%s is '%s', expected a whole number from %.0f to %.0f", o->name, value,
+                      o->min, o->max);
 }
 
 static int set_integer(const struct option *o, const char *value)
@@ -152,10 +184,6 @@ static const struct option *find(const struct usage *u, const char *name, size_t
 static int unknown(const struct usage *u, const char *arg)
 {
     char name[64];
-    if (u->rest && arg[1] != '-') {
-        return cli_misuse("%s has no option %s; put -- before a %s that begins with -", u->command,
-                          arg, u->rest_name);
-    }
     snprintf(name, sizeof name, "%.*s", (int)strcspn(arg, "="), arg);
     struct suggestion near = {.word = name + strspn(name, "-")};
     for (int i = 0; i < u->n; i++) {
@@ -164,13 +192,26 @@ static int unknown(const struct usage *u, const char *arg)
     if (near.best) {
         return cli_misuse("%s has no option %s; did you mean --%s?", u->command, name, near.best);
     }
+    if (u->rest && arg[1] != '-') {
+        return cli_misuse("%s has no option %s; put -- before a %s that begins with -", u->command,
+                          arg, u->rest_name);
+    }
     return cli_misuse("%s has no option %s; see heed %s --help", u->command, name, u->command);
 }
 
-/* One option at argv[*i], with its value; *i moves to the last argument used. */
-static int parse_one(const struct usage *u, int argc, char **argv, int *i)
+/* The arguments on the way through the table. */
+struct parsing {
+    const struct usage *u;
+    int argc, at; /* argv[at] is the argument that is looked at */
+    char **argv;
+    const char **given; /* [u->n] the value of each option so far; NULL: none */
+};
+
+/* The option at argv[at], with its value; `at` moves to the last argument used. */
+static int parse_option(struct parsing *p)
 {
-    const char *arg = argv[*i];
+    const struct usage *u = p->u;
+    const char *arg = p->argv[p->at];
     if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0) return print_help(u);
     if (arg[1] != '-') return unknown(u, arg);
     size_t len = strcspn(arg + 2, "=");
@@ -183,29 +224,28 @@ static int parse_one(const struct usage *u, int argc, char **argv, int *i)
         return OPTIONS_GO_ON;
     }
     if (!value) {
-        const char *next = *i + 1 < argc ? argv[*i + 1] : NULL;
+        const char *next = p->at + 1 < p->argc ? p->argv[p->at + 1] : NULL;
         if (!next || strncmp(next, "--", 2) == 0) {
             return cli_misuse("--%s needs a value (%s), found %s", o->name,
                               o->choices ? o->choices : o->arg, next ? next : "nothing after it");
         }
-        value = argv[++*i];
+        value = p->argv[++p->at];
     }
+    const char **given = &p->given[o - u->option];
+    if (*given && !o->words) {
+        return cli_misuse("--%s is given twice, '%s' and '%s', expected once", o->name, *given,
+                          value);
+    }
+    *given = value;
     return set_value(o, value);
 }
 
-static bool is_given(const struct option *o)
+static int check_complete(const struct parsing *p)
 {
-    return o->string    ? *o->string != NULL
-           : o->words   ? o->words->n > 0
-           : o->integer ? in_range(o, *o->integer)
-                        : true;
-}
-
-static int check_complete(const struct usage *u)
-{
+    const struct usage *u = p->u;
     for (int i = 0; i < u->n; i++) {
         const struct option *o = &u->option[i];
-        if (o->required && !is_given(o)) {
+        if (o->required && !p->given[i]) {
             return cli_misuse("%s needs --%s %s; see heed %s --help", u->command, o->name, o->arg,
                               u->command);
         }
@@ -217,24 +257,36 @@ static int check_complete(const struct usage *u)
     return OPTIONS_GO_ON;
 }
 
-int options_parse(const struct usage *u, int argc, char **argv)
+static int parse(struct parsing *p)
 {
+    const struct usage *u = p->u;
     bool options = true;
-    for (int i = 2; i < argc; i++) {
+    for (p->at = 2; p->at < p->argc; p->at++) {
+        const char *arg = p->argv[p->at];
         int code;
-        if (options && strcmp(argv[i], "--") == 0) {
+        if (options && strcmp(arg, "--") == 0) {
             options = false;
             continue;
         }
-        if (options && argv[i][0] == '-' && argv[i][1]) {
-            code = parse_one(u, argc, argv, &i);
+        if (options && arg[0] == '-' && arg[1]) {
+            code = parse_option(p);
         } else if (u->rest) {
-            code = words_add(u->rest, argv[i]);
+            code = words_add(u->rest, arg);
         } else {
             code = cli_misuse("%s takes options only, found '%s'; see heed %s --help", u->command,
-                              argv[i], u->command);
+                              arg, u->command);
         }
         if (code != OPTIONS_GO_ON) return code;
     }
-    return check_complete(u);
+    return check_complete(p);
+}
+
+int options_parse(const struct usage *u, int argc, char **argv)
+{
+    struct parsing p = {.u = u, .argc = argc, .argv = argv};
+    p.given = calloc((size_t)u->n, sizeof *p.given);
+    if (!p.given) return cli_failure("out of memory");
+    int code = parse(&p);
+    free(p.given);
+    return code;
 }

@@ -33,10 +33,8 @@ void translator_options(struct translator *t, struct option *out)
         {"no-repeat-ngram", "N", "no N tokens in a row twice; 0: any",
          .integer = &o->no_repeat_ngram, .max = 1e6},
         {"prefix", "TEXT", "every translation begins with this", .string = &t->prefix},
-        {"require", "TEXT", "every translation has this; may be given up to 16 times",
-         .words = &t->required},
-        {"ban", "TEXT", "no translation has this; may be given up to 256 times",
-         .words = &t->banned},
+        {"require", "TEXT", "every translation has this; 16 at most", .words = &t->required},
+        {"ban", "TEXT", "no translation has this; 256 at most", .words = &t->banned},
         {"temperature", "T", "draw --beam translations instead of searching; 0: search",
          .number = &o->temperature, .max = 100},
         {"top-k", "N", "draw from the N likeliest tokens; 0: 256", .integer = &o->top_k,
@@ -48,8 +46,8 @@ void translator_options(struct translator *t, struct option *out)
          .choices = "stored|f32|bf16|int8"},
         {"batch-tokens", "N", "tokens of the source translated at once; 0: what is fast",
          .integer = &o->batch_tokens, .max = 1e6},
-        {"device", "DEVICE", "cpu, cuda:N, or ref (slow, the oracle)", .string = &t->device},
-        {"threads", "N", "0 means all cores", .integer = &t->threads, .max = 4096},
+        {"device", "DEVICE", "cpu, cuda:N or ref, the slow oracle", .string = &t->device},
+        {"threads", "N", "0: all cores", .integer = &t->threads, .max = 4096},
         {"quiet", NULL, "print errors only", .flag = &t->quiet},
     };
     memcpy(out, option, sizeof option);
