@@ -27,7 +27,7 @@ chmod +x "$dir/heed"
 sed 's/<translate><--quiet>/<translate>/' "$dir/arguments" >"$dir/want"
 rm "$dir/arguments"
 sed -n 's/^\$ //p' "$dir/shown" >"$dir/pasted"
-sh -e "$dir/pasted" >"$dir/out" || fail "cannot be pasted: $(cat "$dir/pasted")"
+(cd "$dir" && sh -e pasted) >"$dir/out" || fail "cannot be pasted: $(cat "$dir/pasted")"
 [ -s "$dir/want" ]
 cmp "$dir/want" "$dir/arguments" || fail "pasted: $(cat "$dir/arguments")"
 
@@ -51,7 +51,7 @@ if wait $pid; then fail 'the training did not stop'; fi
 # again with the program that writes its arguments down
 sed -n '/^to go on:/{n;p}' "$dir/err" | sed "s|$heed|$dir/heed|" >"$dir/pasted"
 rm "$dir/arguments"
-sh "$dir/pasted" || fail "cannot be pasted: $(cat "$dir/pasted" "$dir/err")"
+(cd "$dir" && sh pasted) || fail "cannot be pasted: $(cat "$dir/pasted" "$dir/err")"
 {
     printf '<%s>' train --resume "${train[@]}"
     echo
