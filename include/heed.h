@@ -56,6 +56,28 @@ HEED_API struct heed_engine *heed_engine_open(const char *device, int threads,
                                               struct heed_error *err);
 HEED_API void heed_engine_free(struct heed_engine *e);
 
+/* ---- lines of text ---- */
+
+/* Lines from UTF-8 text that is plain or compressed by gzip or xz, which is told from the first
+ * bytes. What the first bytes show to be another format, UTF-16 or text without line feeds is an
+ * error that says so. */
+struct heed_lines;
+
+/* A regular file; /dev/stdin and /dev/fd/N may be pipes. Other pipes, directories and devices are
+ * an error. */
+HEED_API struct heed_lines *heed_lines_open(const char *path, struct heed_error *err);
+/* The descriptor stays open when the lines are freed; name is what errors call it. */
+HEED_API struct heed_lines *heed_lines_open_fd(int fd, const char *name, struct heed_error *err);
+/* The next line without its line end, of any length and not NUL-terminated; it stays valid until
+ * the next call. *line is NULL at the end. Bytes are not changed: NUL and what is not UTF-8 stay.
+ */
+HEED_API enum heed_status heed_lines_next(struct heed_lines *l, const char **line, size_t *len,
+                                          struct heed_error *err);
+/* Whether heed_lines_next would return at once: a line or the end has arrived. */
+HEED_API enum heed_status heed_lines_ready(struct heed_lines *l, bool *ready,
+                                           struct heed_error *err);
+HEED_API void heed_lines_free(struct heed_lines *l);
+
 /* ---- tokenizer: SentencePiece; immutable after load, share freely ---- */
 
 struct heed_tokenizer;

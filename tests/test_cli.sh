@@ -164,7 +164,7 @@ expect 1 err 'abacus'
 run score --ref "$dir/missing.txt"
 expect 1 err 'cannot open .*missing\.txt: No such file'
 run score --ref "$dir"
-expect 1 err 'cannot read: Is a directory'
+expect 1 err 'is a directory, expected'
 run evaluate --model "$dir/missing" --src "$dir/missing.txt" --ref "$dir/in"
 expect 1 err 'cannot open .*missing\.txt: No such file'
 run average --out "$dir/a" "$dir/missing"

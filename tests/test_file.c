@@ -17,8 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -145,26 +147,30 @@ static void test_read_refuses(void **state)
     assert_int_equal(len, 7);
 }
 
-/* Neither a pipe nor a device says how long it is. */
+/* A pipe does not say how long it is. */
 static void test_read_pipe(void **state)
 {
-    struct place *p = *state;
+    (void)state;
     struct heed_error err;
     const size_t n = 300000;
-    const char *path = at(p, "pipe");
-    assert_int_equal(mkfifo(path, 0600), 0);
     for (size_t limit = n; limit >= n - 1; limit--) {
+        int end[2];
+        char path[32];
+        assert_int_equal(pipe(end), 0);
+        snprintf(path, sizeof path, "/dev/fd/%d", end[0]);
         pid_t writer = fork();
         if (writer == 0) {
             signal(SIGPIPE, SIG_IGN);
-            int fd = open(path, O_WRONLY);
+            close(end[0]);
             for (size_t i = 0; i < n; i++)
-                if (write(fd, "x", 1) != 1) break;
+                if (write(end[1], "x", 1) != 1) break;
             _exit(0);
         }
+        close(end[1]);
         char *data = NULL;
         size_t len = 0;
         enum heed_status st = file_read(path, limit, &data, &len, &err);
+        close(end[0]);
         assert_int_equal(waitpid(writer, NULL, 0), writer);
         if (limit == n) {
             assert_int_equal(st, HEED_OK);
@@ -176,6 +182,42 @@ static void test_read_pipe(void **state)
         }
         free(data);
     }
+}
+
+static void assert_unreadable(const char *path, const char *words)
+{
+    struct heed_error err = {0};
+    char *data = NULL;
+    size_t len;
+    alarm(10);
+    assert_int_equal(file_read(path, 10, &data, &len, &err), HEED_EIO);
+    alarm(0);
+    assert_says(err, path);
+    assert_says(err, words);
+    assert_null(data);
+}
+
+/* A pipe that nobody writes to and a device that never ends are named, not waited for. */
+static void test_read_refuses_what_is_no_file(void **state)
+{
+    struct place *p = *state;
+    assert_int_equal(mkfifo(at(p, "pipe"), 0600), 0);
+    assert_unreadable(p->path, "is a pipe, expected a regular file");
+    assert_unreadable("/dev/zero", "is a device, expected a regular file");
+    int s = socket(AF_UNIX, SOCK_STREAM, 0);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    assert_true(snprintf(address.sun_path, sizeof address.sun_path, "%s", at(p, "socket")) > 0);
+    assert_int_equal(bind(s, (struct sockaddr *)&address, sizeof address), 0);
+    assert_unreadable(p->path, "is a socket, expected a regular file");
+    close(s);
+    int dir = open(p->dir, O_RDONLY | O_DIRECTORY);
+    char path[32];
+    snprintf(path, sizeof path, "/dev/fd/%d", dir);
+    assert_unreadable(path, "is a directory, expected");
+    close(dir);
+    assert_unreadable(path, "Bad file descriptor");
+    assert_unreadable("/dev/fd/99999999999999999999", "cannot open");
+    assert_unreadable("/dev/fd/", "");
 }
 
 /* /dev/full takes the place of the disk: every write to it finds no space. */
@@ -321,6 +363,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_zero_bytes_inside, setup, teardown),
         cmocka_unit_test_setup_teardown(test_read_refuses, setup, teardown),
         cmocka_unit_test_setup_teardown(test_read_pipe, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_read_refuses_what_is_no_file, setup, teardown),
         cmocka_unit_test_setup_teardown(test_full_disk, setup, teardown),
         cmocka_unit_test_setup_teardown(test_short_write, setup, teardown),
         cmocka_unit_test_setup_teardown(test_write_refuses, setup, teardown),

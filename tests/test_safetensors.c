@@ -238,7 +238,7 @@ static void test_not_a_file_of_tensors(void **state)
     struct place *p = *state;
     struct heed_error err;
     assert_refused(p->path, HEED_EIO, "No such file");
-    assert_refused(p->dir, HEED_EIO, "not a regular file");
+    assert_refused(p->dir, HEED_EIO, "is a directory, expected a regular file");
     struct file_part part = {"1234567", 7};
     assert_int_equal(file_write(p->path, &part, 1, &err), HEED_OK);
     assert_refused(p->path, HEED_EFORMAT, "7 bytes, expected at least 8");
@@ -251,7 +251,7 @@ static void test_not_a_file_of_tensors(void **state)
     assert_refused(p->path, HEED_EFORMAT, "100000001 bytes, expected at most 100000000");
     assert_int_equal(unlink(p->path), 0);
     assert_int_equal(mkfifo(p->path, 0600), 0);
-    assert_refused(p->path, HEED_EIO, "not a regular file");
+    assert_refused(p->path, HEED_EIO, "is a pipe, expected a regular file");
 }
 
 static char *sample_bytes(const char *path, size_t *len)

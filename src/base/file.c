@@ -29,6 +29,67 @@ enum {
     WHOLE_MOST = 1 << 30  /* bytes of a file to compare or copy */
 };
 
+static const char *kind_of(mode_t mode)
+{
+    return S_ISDIR(mode)    ? "a directory"
+           : S_ISFIFO(mode) ? "a pipe"
+           : S_ISSOCK(mode) ? "a socket"
+                            : "a device";
+}
+
+/* Opening a pipe waits for a writer, and reading a device may never end: O_NONBLOCK keeps the open
+ * from waiting, and what it opened is looked at before it is read. */
+enum heed_status file_open(const char *path, int *fd, struct heed_error *err)
+{
+    struct stat info;
+    int opened = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (opened < 0) {
+        bool socket = errno == ENXIO && stat(path, &info) == 0; /* which cannot be opened */
+        if (!socket) return error_errno(err, "cannot open %s", path);
+    } else if (fstat(opened, &info) != 0) {
+        enum heed_status st = error_errno(err, "cannot open %s", path);
+        close(opened);
+        return st;
+    }
+    if (S_ISREG(info.st_mode)) {
+        *fd = opened;
+        return HEED_OK;
+    }
+    if (opened >= 0) close(opened);
+    return error_set(err, HEED_EIO, "%s is %s, expected a regular file", path,
+                     kind_of(info.st_mode));
+}
+
+/* The descriptor that a path names, such as /dev/fd/63; -1: none. */
+static int descriptor_named(const char *path)
+{
+    static const char fd[] = "/dev/fd/";
+    if (strcmp(path, "/dev/stdin") == 0) return STDIN_FILENO;
+    if (strncmp(path, fd, sizeof fd - 1) != 0) return -1;
+    const char *digits = path + sizeof fd - 1;
+    size_t n = strspn(digits, "0123456789");
+    return n > 0 && n < 9 && digits[n] == '\0' ? atoi(digits) : -1;
+}
+
+enum heed_status file_open_once(const char *path, int *fd, struct heed_error *err)
+{
+    struct stat info;
+    int named = descriptor_named(path);
+    if (named < 0) return file_open(path, fd, err);
+    int copy = fcntl(named, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (copy < 0 || fstat(copy, &info) != 0) {
+        enum heed_status st = error_errno(err, "cannot open %s", path);
+        if (copy >= 0) close(copy);
+        return st;
+    }
+    if (S_ISDIR(info.st_mode)) {
+        close(copy);
+        return error_set(err, HEED_EIO, "%s is a directory, expected a file or a pipe", path);
+    }
+    *fd = copy;
+    return HEED_OK;
+}
+
 /* Reads until the end or until cap bytes are there. */
 static enum heed_status read_upto(int fd, char *data, size_t cap, size_t *len, const char *path,
                                   struct heed_error *err)
@@ -73,17 +134,14 @@ enum heed_status file_read(const char *path, size_t limit, char **data, size_t *
                            struct heed_error *err)
 {
     assert(limit < SIZE_MAX);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return error_errno(err, "cannot open %s", path);
-
-    enum heed_status st;
+    int fd;
+    enum heed_status st = file_open_once(path, &fd, err);
+    if (st) return st;
     struct stat info;
     char *content = NULL;
     size_t n = 0;
     if (fstat(fd, &info) != 0) {
         st = error_errno(err, "cannot read %s", path);
-    } else if (S_ISDIR(info.st_mode)) {
-        st = error_set(err, HEED_EIO, "cannot read %s: it is a directory, expected a file", path);
     } else if (S_ISREG(info.st_mode) && (uintmax_t)info.st_size > limit) {
         st = error_set(err, HEED_EFORMAT, "%s has %jd bytes, expected at most %zu", path,
                        (intmax_t)info.st_size, limit);

@@ -8,6 +8,13 @@
 extern "C" {
 #endif
 
+/* Opens a regular file for reading. Anything else is an error that names what it is; a pipe that
+ * nobody writes to is not waited for. */
+enum heed_status file_open(const char *path, int *fd, struct heed_error *err);
+/* The same for what is read once, from the front to the end: /dev/stdin and /dev/fd/N, as a shell
+ * gives them to a command, may be pipes that are open already. */
+enum heed_status file_open_once(const char *path, int *fd, struct heed_error *err);
+
 /* *data is malloced, with a NUL after the last byte that is not counted in *len. A file larger
  * than limit bytes is an error. */
 enum heed_status file_read(const char *path, size_t limit, char **data, size_t *len,

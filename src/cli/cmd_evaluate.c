@@ -97,7 +97,8 @@ int cmd_evaluate(int argc, char **argv)
     struct evaluate c = {.tokenize = "13a"};
     translator_init(&c.t);
     struct option option[TRANSLATOR_OPTIONS + 4] = {
-        [TRANSLATOR_OPTIONS] = {"src", "FILE", "what to translate, a sentence a line",
+        [TRANSLATOR_OPTIONS] = {"src", "FILE",
+                                "what to translate, a sentence a line; plain, .gz or .xz",
                                 .string = &c.src_path, .required = true},
         {"ref", "FILE", "its reference, line by line", .string = &c.ref_path, .required = true},
         scores_option(&c.tokenize),

@@ -36,7 +36,8 @@ int cmd_score(int argc, char **argv)
     const char *ref_path = NULL, *tokenize = "13a";
     bool json = false;
     const struct option option[] = {
-        {"ref", "FILE", "the reference, a sentence a line", .string = &ref_path, .required = true},
+        {"ref", "FILE", "the reference, a sentence a line; plain, .gz or .xz", .string = &ref_path,
+         .required = true},
         scores_option(&tokenize),
         {"json", NULL, "print JSON", .flag = &json},
     };

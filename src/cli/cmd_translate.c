@@ -4,8 +4,6 @@
  * Lines are taken in blocks, since the library is faster the more sentences it may choose from.
  * Only for a person or a program that waits for an answer to each line does a block end early.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,11 +183,9 @@ static int score_end(struct translate *c)
 
 static int translate_stdin(struct translate *c)
 {
-    struct reader in;
-    reader_init(&in, STDIN_FILENO, "standard input");
-    in.answer = c->interactive || isatty(STDIN_FILENO);
+    struct reader in = {.answer = c->interactive || isatty(STDIN_FILENO)};
     struct lines block = {0};
-    int code = CLI_DONE;
+    int code = reader_open(&in, "-") ? CLI_DONE : CLI_FAILURE;
     while (code == CLI_DONE) {
         lines_clear(&block);
         if (!reader_lines(&in, &block, TRANSLATOR_BLOCK)) {
@@ -204,7 +200,7 @@ static int translate_stdin(struct translate *c)
     if (code == CLI_DONE && c->score_only) code = score_end(c);
     c->mended += block.mended;
     lines_release(&block);
-    reader_release(&in);
+    reader_close(&in);
     return code;
 }
 
@@ -230,18 +226,14 @@ static int run(struct translate *c)
     if (code == CLI_DONE) {
         size_t n = (size_t)TRANSLATOR_BLOCK * c->t.o.nbest;
         c->result = malloc(n * sizeof *c->result);
-        if (c->score_only) {
-            reader_init(&c->given, open(c->score_only, O_RDONLY | O_CLOEXEC), c->score_only);
-        }
-        code = !c->result        ? cli_failure("out of memory: %zu translations", n)
-               : c->given.fd < 0 ? cli_failure("cannot open %s: %s", c->score_only, strerror(errno))
-               : c->texts.n      ? translate_words(c)
-                                 : translate_stdin(c);
+        code = !c->result ? cli_failure("out of memory: %zu translations", n)
+               : c->score_only && !reader_open(&c->given, c->score_only) ? CLI_FAILURE
+               : c->texts.n                                              ? translate_words(c)
+                                                                         : translate_stdin(c);
         translator_progress_end(&c->t);
     }
     if (code == CLI_DONE) report(c);
-    if (c->given.fd > 0) close(c->given.fd);
-    reader_release(&c->given);
+    reader_close(&c->given);
     free(c->result);
     translator_close(&c->t);
     return code;

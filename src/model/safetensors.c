@@ -14,7 +14,6 @@
 #include "model/safetensors.h"
 
 #include <assert.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -143,15 +142,12 @@ struct safetensors {
 
 static enum heed_status map_file(struct safetensors *s, const char *path, struct heed_error *err)
 {
-    /* Without O_NONBLOCK, opening a pipe would wait for its writer. */
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) return error_errno(err, "cannot open %s", path);
-    enum heed_status st = HEED_OK;
+    int fd;
+    enum heed_status st = file_open(path, &fd, err);
+    if (st) return st;
     struct stat info;
     if (fstat(fd, &info) != 0) {
         st = error_errno(err, "cannot read %s", path);
-    } else if (!S_ISREG(info.st_mode)) {
-        st = error_set(err, HEED_EIO, "cannot read %s: it is not a regular file", path);
     } else if (info.st_size < LENGTH_BYTES) {
         st = error_set(err, HEED_EFORMAT,
                        "%s is not a safetensors file: it has %jd bytes, expected at least %d", path,

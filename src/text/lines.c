@@ -1,0 +1,55 @@
+/*
+ * lines.c - heed.h's lines of text, for programs: input, opened for one reading.
+ */
+#include "base/error.h"
+#include "text/input.h"
+
+#include <stdlib.h>
+
+struct heed_lines {
+    struct input *input;
+};
+
+/* path or, where it is NULL, fd. */
+static struct heed_lines *lines_open(const char *path, int fd, const char *name,
+                                     struct heed_error *err)
+{
+    struct heed_lines *l = calloc(1, sizeof *l);
+    if (!l) {
+        error_memory(err, sizeof *l, "lines of text");
+        return NULL;
+    }
+    if (path ? input_open_once(&l->input, path, err) : input_open_fd(&l->input, fd, name, err)) {
+        free(l);
+        return NULL;
+    }
+    return l;
+}
+
+struct heed_lines *heed_lines_open(const char *path, struct heed_error *err)
+{
+    return lines_open(path, -1, NULL, err);
+}
+
+struct heed_lines *heed_lines_open_fd(int fd, const char *name, struct heed_error *err)
+{
+    return lines_open(NULL, fd, name, err);
+}
+
+enum heed_status heed_lines_next(struct heed_lines *l, const char **line, size_t *len,
+                                 struct heed_error *err)
+{
+    return input_line(l->input, line, len, err);
+}
+
+enum heed_status heed_lines_ready(struct heed_lines *l, bool *ready, struct heed_error *err)
+{
+    return input_ready(l->input, ready, err);
+}
+
+void heed_lines_free(struct heed_lines *l)
+{
+    if (!l) return;
+    input_free(l->input);
+    free(l);
+}
