@@ -242,6 +242,52 @@ static void test_checkpoints_kept_and_averaged(void **state)
     for (int i = 0; i < 3; i++) safetensors_free(f[i]);
 }
 
+/* The figures of up to 8 validations, and which were called the best so far. */
+struct figures {
+    double nll[8], bleu[8];
+    bool best[8];
+    int n;
+    const char *unlink[2]; /* removed when the run starts; NULL: nothing */
+};
+
+static void note_figures(void *user, const struct heed_event *e)
+{
+    struct figures *f = user;
+    for (int i = 0; e->kind == HEED_EVENT_START && i < 2; i++)
+        if (f->unlink[i]) assert_int_equal(unlink(f->unlink[i]), 0);
+    if (e->kind != HEED_EVENT_VALID || f->n == 8) return;
+    f->nll[f->n] = e->nll;
+    f->bleu[f->n] = e->bleu;
+    f->best[f->n++] = e->best;
+}
+
+/* Validation text is read and tokenized when the trainer is opened and never again. */
+static void test_validation_text_is_read_once(void **state)
+{
+    (void)state;
+    struct figures there = {0}, gone = {0};
+    char src[96], tgt[96];
+    strcpy(src, in_place("valid.src"));
+    strcpy(tgt, in_place("valid.tgt"));
+    write_task(src, tgt, 'a');
+    struct heed_train_options o = options(in_place("valid-there"));
+    o.valid = (struct heed_corpus){(const char *[]){src}, (const char *[]){tgt}, 1};
+    o.valid_every = 4;
+    o.steps = few(12, 4);
+    o.event = note_figures;
+    o.user = &there;
+    must_train(&o, 1);
+    o.out = in_place("valid-gone");
+    o.user = &gone;
+    gone.unlink[0] = src;
+    gone.unlink[1] = tgt;
+    must_train(&o, 1);
+    assert_int_equal(there.n, few(3, 1));
+    assert_int_equal(gone.n, there.n);
+    assert_memory_equal(gone.nll, there.nll, sizeof there.nll);
+    assert_memory_equal(gone.bleu, there.bleu, sizeof there.bleu);
+}
+
 static void test_patience(void **state)
 {
     (void)state;
@@ -480,6 +526,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_older_checkpoint),
         cmocka_unit_test(test_damaged_checkpoint),
         cmocka_unit_test(test_checkpoints_kept_and_averaged),
+        cmocka_unit_test(test_validation_text_is_read_once),
         cmocka_unit_test(test_patience),
         cmocka_unit_test(test_divergence_goes_back_then_ends),
         cmocka_unit_test(test_one_run_a_directory),

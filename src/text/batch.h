@@ -62,6 +62,8 @@ void batch_free(struct batches *s);
 /* Packs n sentences given as ids without marks, in a block of their own. tgt may be NULL. */
 struct packed *packed_make(const struct heed_ids *src, const struct heed_ids *tgt, int n, int bos,
                            int eos, struct heed_error *err);
+/* A batch of its own, for one that batch_next lends. */
+struct packed *packed_copy(const struct packed *p, struct heed_error *err);
 void packed_free(struct packed *p);
 
 #endif

@@ -77,6 +77,18 @@ static int rows_of(const struct heed_ids *ids, int n)
     return rows <= INT_MAX ? (int)rows : -1;
 }
 
+/* An empty batch with room for n sentences behind it. */
+static struct packed *packed_new(int n, int rows_src, int rows_tgt, struct heed_error *err)
+{
+    size_t bytes = sizeof(struct packed) + pack_words(n, rows_src, rows_tgt) * sizeof(int32_t);
+    struct packed *p = malloc(bytes);
+    if (p)
+        pack_begin(p, (int32_t *)(p + 1), n, rows_src, rows_tgt);
+    else
+        error_memory(err, bytes, "a batch");
+    return p;
+}
+
 struct packed *packed_make(const struct heed_ids *src, const struct heed_ids *tgt, int n, int bos,
                            int eos, struct heed_error *err)
 {
@@ -86,18 +98,26 @@ struct packed *packed_make(const struct heed_ids *src, const struct heed_ids *tg
         error_set(err, HEED_EARG, "%d sentences have more than %d tokens together", n, INT_MAX);
         return NULL;
     }
-    size_t words = pack_words(n, rows_src, rows_tgt);
-    struct packed *p = malloc(sizeof *p + words * sizeof(int32_t));
-    if (!p) {
-        error_memory(err, sizeof *p + words * sizeof(int32_t), "a batch");
-        return NULL;
-    }
-    pack_begin(p, (int32_t *)(p + 1), n, rows_src, rows_tgt);
-    for (int i = 0; i < n; i++) {
+    struct packed *p = packed_new(n, rows_src, rows_tgt, err);
+    for (int i = 0; p && i < n; i++) {
         const int32_t *t = !tgt ? NULL : tgt[i].n ? tgt[i].v : none;
         pack_add(p, src[i].v, (int)src[i].n, t, tgt ? (int)tgt[i].n : 0, bos, eos);
     }
     return p;
+}
+
+/* Batches are full when they are lent, so that all of a block is in use. */
+struct packed *packed_copy(const struct packed *p, struct heed_error *err)
+{
+    struct packed *copy = packed_new(p->n, p->rows_src, p->rows_tgt, err);
+    if (!copy) return NULL;
+    memcpy(copy + 1, p->src, pack_words(p->n, p->rows_src, p->rows_tgt) * sizeof(int32_t));
+    copy->n = p->n;
+    copy->rows_src = p->rows_src;
+    copy->rows_tgt = p->rows_tgt;
+    copy->max_src = p->max_src;
+    copy->max_tgt = p->max_tgt;
+    return copy;
 }
 
 void packed_free(struct packed *p)

@@ -1,5 +1,5 @@
 /*
- * validate.c - validation loss and BLEU.
+ * validate.c - validation loss, BLEU and chrF.
  */
 #include "train/validate.h"
 
@@ -21,10 +21,13 @@ struct lines {
 struct validator {
     const struct parameters *p;
     struct validator_options o;
+    struct packed **batch; /* [batches] the text as the loss takes it */
+    int batches;
+    /* the text as it is translated */
+    struct search *search; /* NULL: it is not */
     struct lines ref;
     struct heed_ids *src; /* [n] sources that fit the model, longer ones cut */
     int n, cap;
-    struct search *search; /* NULL: no BLEU */
 };
 
 static enum heed_status lines_add(struct lines *l, const char *text, size_t len,
@@ -85,15 +88,33 @@ static enum heed_status read_text(struct validator *v, struct heed_error *err)
     return s;
 }
 
-static enum heed_status open_batches(const struct validator *v, struct batches **b,
-                                     struct heed_error *err)
+static enum heed_status keep_batch(struct validator *v, const struct packed *b,
+                                   struct heed_error *err)
+{
+    size_t bytes = (size_t)(v->batches + 1) * sizeof *v->batch;
+    struct packed **more = realloc(v->batch, bytes);
+    if (!more) return error_memory(err, bytes, "validation text");
+    v->batch = more;
+    struct packed *copy = packed_copy(b, err);
+    if (!copy) return HEED_ENOMEM;
+    v->batch[v->batches++] = copy;
+    return HEED_OK;
+}
+
+static enum heed_status read_batches(struct validator *v, struct heed_error *err)
 {
     struct batch_options o = {.corpus = v->o.corpus,
                               .tokenizer = v->o.tokenizer,
                               .batch_tokens = v->o.batch_tokens,
                               .max_length = v->p->config.max_length,
                               .threads = v->o.threads};
-    return batch_open(b, &o, err);
+    struct batches *b = NULL;
+    const struct packed *batch;
+    struct batch_cursor after;
+    enum heed_status s = batch_open(&b, &o, err);
+    while (!s && !(s = batch_next(b, &batch, &after, err)) && batch) s = keep_batch(v, batch, err);
+    batch_free(b);
+    return s;
 }
 
 enum heed_status validator_open(struct validator **out, const struct parameters *p,
@@ -106,11 +127,8 @@ enum heed_status validator_open(struct validator **out, const struct parameters 
     struct search_options greedy = {
         .bos = tokenizer_bos(o->tokenizer),
         .beam = {.width = 1, .nbest = 1, .eos = tokenizer_eos(o->tokenizer)}};
-    /* What is wrong with the text, or with a name, should show now and not after hours. */
-    struct batches *once = NULL;
-    enum heed_status s = open_batches(v, &once, err);
-    batch_free(once);
-    if (!s && o->tokenize) {
+    enum heed_status s = read_batches(v, err);
+    if (!s && o->tokenize) { /* what is wrong with the name should show now and not after hours */
         struct heed_score ignored;
         s = heed_bleu((const char *[]){"a"}, (const char *[]){"a"}, 1, o->tokenize, &ignored, err);
         if (!s) s = search_open(&v->search, p->be, p, &greedy, err);
@@ -127,6 +145,8 @@ enum heed_status validator_open(struct validator **out, const struct parameters 
 void validator_free(struct validator *v)
 {
     if (!v) return;
+    for (int i = 0; i < v->batches; i++) packed_free(v->batch[i]);
+    free(v->batch);
     for (int i = 0; i < v->n; i++) free(v->src[i].v);
     free(v->src);
     lines_release(&v->ref);
@@ -137,47 +157,48 @@ void validator_free(struct validator *v)
 static enum heed_status mean_loss(struct validator *v, struct run *r, double *nll,
                                   struct heed_error *err)
 {
-    struct batches *b = NULL;
     struct loss sum = {0};
-    const struct packed *batch;
-    struct batch_cursor after;
-    enum heed_status s = open_batches(v, &b, err);
-    while (!s && !(s = batch_next(b, &batch, &after, err)) && batch)
-        s = run_loss(r, batch, &(struct loss_options){0}, &sum, err);
-    batch_free(b);
+    enum heed_status s = HEED_OK;
+    for (int i = 0; i < v->batches && !s; i++)
+        s = run_loss(r, v->batch[i], &(struct loss_options){0}, &sum, err);
     *nll = sum.tokens ? sum.nll / (double)sum.tokens : 0;
     return s;
 }
 
-static enum heed_status bleu(struct validator *v, double *score, struct heed_error *err)
+static enum heed_status translate(struct validator *v, struct validation *result,
+                                  struct heed_error *err)
 {
-    struct translation *out = calloc(v->n + 1, sizeof *out);
-    char **hyp = calloc(v->n + 1, sizeof *hyp);
-    struct heed_score result;
-    enum heed_status s = out && hyp ? HEED_OK : error_memory(err, v->n * sizeof *out, "validation");
+    struct translation *out = calloc((size_t)v->n + 1, sizeof *out);
+    char **hyp = calloc((size_t)v->n + 1, sizeof *hyp);
+    const char *const *text = (const char *const *)hyp;
+    const char *const *ref = (const char *const *)v->ref.v;
+    struct heed_score bleu, chrf;
+    enum heed_status s =
+        out && hyp ? HEED_OK : error_memory(err, (size_t)v->n * sizeof *out, "validation");
     if (!s) s = search_run(v->search, v->src, NULL, v->n, out, err);
     for (int i = 0; i < v->n && !s; i++) {
         size_t len;
         s = heed_decode(v->o.tokenizer, out[i].ids.v, out[i].ids.n, &hyp[i], &len, err);
     }
-    if (!s)
-        s = heed_bleu((const char *const *)hyp, (const char *const *)v->ref.v, v->n, v->o.tokenize,
-                      &result, err);
+    if (!s) s = heed_bleu(text, ref, v->n, v->o.tokenize, &bleu, err);
+    if (!s) s = heed_chrf(text, ref, v->n, &chrf, err);
     for (int i = 0; i < v->n; i++) {
         if (out) translation_release(&out[i]);
         if (hyp) free(hyp[i]);
     }
     free(hyp);
     free(out);
-    if (!s) *score = result.value;
-    return s;
+    if (s) return s;
+    result->bleu = bleu.value;
+    result->chrf = chrf.value;
+    return HEED_OK;
 }
 
 enum heed_status validate(struct validator *v, struct run *r, struct validation *out,
                           struct heed_error *err)
 {
-    out->bleu = -1;
+    out->bleu = out->chrf = -1;
     enum heed_status s = mean_loss(v, r, &out->nll, err);
-    if (!s && v->search) s = bleu(v, &out->bleu, err);
+    if (!s && v->search) s = translate(v, out, err);
     return s;
 }

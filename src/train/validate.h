@@ -1,5 +1,6 @@
 /*
- * validate.h - how good the model is on text it does not train on: loss, perplexity, BLEU.
+ * validate.h - how good the model is on text it does not train on: loss, perplexity, BLEU
+ * and chrF.
  */
 #ifndef HEED_TRAIN_VALIDATE_H
 #define HEED_TRAIN_VALIDATE_H
@@ -8,8 +9,8 @@
 struct validator;
 
 struct validation {
-    double nll;  /* -log p per target token, without label smoothing */
-    double bleu; /* of greedy translations; -1 when not asked for */
+    double nll;        /* -log p per target token, without label smoothing */
+    double bleu, chrf; /* of greedy translations; -1 when not asked for */
 };
 
 struct validator_options {
@@ -17,10 +18,11 @@ struct validator_options {
     const struct heed_tokenizer *tokenizer;
     int batch_tokens;
     int threads;          /* for the text; 0: all cores */
-    const char *tokenize; /* of BLEU; NULL: no BLEU */
+    const char *tokenize; /* of BLEU; NULL: nothing is translated */
 };
 
-/* Reads the whole corpus. The parameters are read at each validation. */
+/* Reads the whole corpus, once, and keeps its tokens. The parameters are read at each validation.
+ */
 enum heed_status validator_open(struct validator **out, const struct parameters *p,
                                 const struct validator_options *o, struct heed_error *err);
 /* r: a run with room for batch_tokens rows on each side; its gradients are left alone. */
