@@ -157,10 +157,14 @@ struct heed_event {
     double tokens_s; /* target tokens per second, smoothed */
     double seconds;  /* since the start of this run */
     double seconds_to_go;
-    double nll, perplexity, bleu; /* HEED_EVENT_VALID; bleu < 0 when not computed */
-    bool best;                    /* HEED_EVENT_VALID: the best so far */
-    const char *text;             /* a sentence for a person, or NULL */
+    double nll, perplexity, bleu, chrf; /* HEED_EVENT_VALID; the scores are < 0 when not computed */
+    bool best;                          /* HEED_EVENT_VALID: the best so far */
+    const char *text;                   /* a sentence for a person, or NULL */
 };
+
+/* The figure of a validation that decides which is the best, for OUT/best and for patience: the
+ * lowest -log p per token, or the highest score of the translation. */
+enum heed_best { HEED_BEST_NLL, HEED_BEST_BLEU, HEED_BEST_CHRF };
 
 struct heed_train_options {
     struct heed_corpus train, valid; /* valid.n == 0: no validation */
@@ -180,11 +184,15 @@ struct heed_train_options {
     float clip;                 /* gradient norm; 0: no clipping */
     int64_t valid_every;        /* steps; 0: only at the end */
     bool valid_bleu;            /* translate the validation source and score it */
-    const char *valid_tokenize; /* for that score: see heed_bleu */
+    const char *valid_tokenize; /* for its BLEU: see heed_bleu */
+    enum heed_best best_by;     /* but for HEED_BEST_NLL, the source is translated in any case */
     int patience;               /* validations without a better result before stopping; 0: never */
     int64_t save_every;         /* steps; 0: only at the end */
     int keep;                   /* newest checkpoints kept, besides the best */
-    bool resume;                /* go on from the newest checkpoint in out */
+    /* Go on from the newest checkpoint in out, or, if that is damaged, from the one before. Only
+     * steps, valid_every, patience, save_every, keep and event may differ from what the run began
+     * with; validation text may be new to it. */
+    bool resume;
     void (*event)(void *user, const struct heed_event *e); /* may be NULL */
     void *user;
 };

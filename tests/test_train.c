@@ -102,10 +102,10 @@ static void test_wrong_options(void **state)
     assert_fails(&o, HEED_EARG, "--resume");
     o.resume = true;
     o.batch_tokens = 64;
-    assert_fails(&o, HEED_EARG, "128 tokens");
+    assert_fails(&o, HEED_EARG, "--batch-tokens 128, found 64");
     o.batch_tokens = 128;
     o.subword_dropout = 0.1f;
-    assert_fails(&o, HEED_EARG, "subword dropout 0, found 0.1");
+    assert_fails(&o, HEED_EARG, "--subword-dropout 0, found 0.1");
     o.subword_dropout = 0;
     o.config.d_ff = 64;
     assert_fails(&o, HEED_EFORMAT, "d_ff");
@@ -146,20 +146,27 @@ static void test_another_vocabulary(void **state)
     assert_non_null(strstr(err.text, "another vocabulary"));
 }
 
+/* The record without a key, as before there was one, and without its checksum. */
+static void make_older(const char *record, const char *key)
+{
+    char command[512];
+    snprintf(command, sizeof command,
+             "sed -i '/\"%s\":/d; /\"crc32\":/d' %s && sed -i -z 's/,\\n}/\\n}/' %s", key, record,
+             record);
+    assert_int_equal(system(command), 0);
+}
+
 /* Checkpoints that do not name the rate of subword dropout were trained without. */
 static void test_older_checkpoint(void **state)
 {
     (void)state;
-    char command[256];
     struct heed_train_options o = options(in_place("older"));
     must_train(&o, 1);
-    snprintf(command, sizeof command, "sed -i /subword_dropout/d %s",
-             in_place("older/checkpoints/step-00000012/trainer.json"));
-    assert_int_equal(system(command), 0);
+    make_older(in_place("older/checkpoints/step-00000012/trainer.json"), "subword_dropout");
     o.resume = true;
     o.steps = 13;
     o.subword_dropout = 0.1f;
-    assert_fails(&o, HEED_EARG, "subword dropout 0");
+    assert_fails(&o, HEED_EARG, "--subword-dropout 0, found 0.1");
     o.subword_dropout = 0;
     must_train(&o, 1);
 }
@@ -244,7 +251,7 @@ static void test_checkpoints_kept_and_averaged(void **state)
 
 /* The figures of up to 8 validations, and which were called the best so far. */
 struct figures {
-    double nll[8], bleu[8];
+    double nll[8], bleu[8], chrf[8];
     bool best[8];
     int n;
     const char *unlink[2]; /* removed when the run starts; NULL: nothing */
@@ -258,6 +265,7 @@ static void note_figures(void *user, const struct heed_event *e)
     if (e->kind != HEED_EVENT_VALID || f->n == 8) return;
     f->nll[f->n] = e->nll;
     f->bleu[f->n] = e->bleu;
+    f->chrf[f->n] = e->chrf;
     f->best[f->n++] = e->best;
 }
 
@@ -286,6 +294,35 @@ static void test_validation_text_is_read_once(void **state)
     assert_int_equal(gone.n, there.n);
     assert_memory_equal(gone.nll, there.nll, sizeof there.nll);
     assert_memory_equal(gone.bleu, there.bleu, sizeof there.bleu);
+}
+
+/* The best is what the given figure says, whatever the others do; without one, the nll. */
+static void test_best_by(void **state)
+{
+    (void)state;
+    for (int by = HEED_BEST_NLL; by <= HEED_BEST_CHRF; by++) {
+        struct figures f = {0};
+        char name[16];
+        snprintf(name, sizeof name, "best-by-%d", by);
+        struct heed_train_options o = options(in_place(name));
+        o.valid = o.train;
+        o.valid_every = few(2, 12);
+        if (by) o.best_by = (enum heed_best)by;
+        o.valid_bleu = by == HEED_BEST_NLL; /* a score to choose by is computed in any case */
+        o.event = note_figures;
+        o.user = &f;
+        must_train(&o, 1);
+        assert_int_equal(f.n, few(6, 1));
+        double best = -HUGE_VAL;
+        for (int i = 0; i < f.n; i++) {
+            assert_true(f.bleu[i] >= 0 && f.chrf[i] >= 0);
+            double value = by == HEED_BEST_BLEU   ? f.bleu[i]
+                           : by == HEED_BEST_CHRF ? f.chrf[i]
+                                                  : -f.nll[i];
+            assert_int_equal(f.best[i], value > best);
+            if (value > best) best = value;
+        }
+    }
 }
 
 static void test_patience(void **state)
@@ -317,12 +354,14 @@ static void test_divergence_goes_back_then_ends(void **state)
     assert_fails(&o, HEED_ENUMERIC, "no checkpoint to go back to");
     assert_int_equal(seen.count[HEED_EVENT_SKIP], 5);
 
-    /* a good start, then a learning rate that ruins it */
+    /* a good start, then a learning rate that ruins it: a run that does not say its own takes any
+     */
     memset(&seen, 0, sizeof seen);
     o.out = in_place("ruined");
     o.peak_lr = 1e-4f;
     o.save_every = 4;
     must_train(&o, 1);
+    make_older(in_place("ruined/checkpoints/step-00000012/trainer.json"), "lr");
     o.resume = true;
     o.steps = 100;
     o.peak_lr = 1e30f;
@@ -527,6 +566,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_damaged_checkpoint),
         cmocka_unit_test(test_checkpoints_kept_and_averaged),
         cmocka_unit_test(test_validation_text_is_read_once),
+        cmocka_unit_test(test_best_by),
         cmocka_unit_test(test_patience),
         cmocka_unit_test(test_divergence_goes_back_then_ends),
         cmocka_unit_test(test_one_run_a_directory),

@@ -19,7 +19,7 @@ struct train {
     struct heed_train_options o;
     struct heed_config shape; /* what was given on top of the preset; -1: nothing */
     struct words pairs, src, tgt, valid_pairs, valid_src, valid_tgt;
-    const char *preset, *precision, *device;
+    const char *preset, *precision, *best_by, *device;
     int64_t seed;
     int threads;
     bool quiet;
@@ -152,6 +152,13 @@ static int check(struct train *t)
     struct heed_error err = {0};
     if (set_shape(t, &err) != HEED_OK) return cli_misuse("%s", err.text);
     t->o.precision = strcmp(t->precision, "bf16") == 0 ? HEED_BF16 : HEED_F32;
+    t->o.best_by = strcmp(t->best_by, "bleu") == 0   ? HEED_BEST_BLEU
+                   : strcmp(t->best_by, "chrf") == 0 ? HEED_BEST_CHRF
+                                                     : HEED_BEST_NLL;
+    if (t->o.best_by != HEED_BEST_NLL && !t->o.valid_bleu)
+        return cli_misuse("--no-bleu and --best-by %s exclude each other: the score is of a "
+                          "translation",
+                          t->best_by);
     t->o.seed = (uint64_t)t->seed;
     return OPTIONS_GO_ON;
 }
@@ -246,6 +253,8 @@ static int parse(struct train *t, int argc, char **argv)
          .clears = true},
         {"valid-tokenize", NULL, "for that BLEU", .string = &o->valid_tokenize,
          .choices = "13a|zh|intl|char|none"},
+        {"best-by", NULL, "figure that the best validation has, for DIR/best and --patience",
+         .string = &t->best_by, .choices = "nll|bleu|chrf"},
         {"patience", "N", "stop after N validations without a better one; 0: never",
          .integer = &o->patience, .max = many},
         {"save-every", "N", "steps; 0: only at the end", .integer64 = &o->save_every, .max = huge},
@@ -283,6 +292,7 @@ int cmd_train(int argc, char **argv)
         .shape = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1},
         .preset = "base",
         .precision = "f32",
+        .best_by = "nll",
         .device = "cpu",
     };
     t.seed = (int64_t)t.o.seed;

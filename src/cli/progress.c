@@ -73,10 +73,10 @@ static void show_step(struct progress *p, const struct heed_event *e)
 
 static void show_validation(struct progress *p, const struct heed_event *e)
 {
-    char step[CLI_NUMBER_MAX], bleu[CLI_NUMBER_MAX] = "";
-    if (e->bleu >= 0) snprintf(bleu, sizeof bleu, "  BLEU %.2f", e->bleu);
+    char step[CLI_NUMBER_MAX], scores[2 * CLI_NUMBER_MAX] = "";
+    if (e->bleu >= 0) snprintf(scores, sizeof scores, "  BLEU %.2f  chrF %.2f", e->bleu, e->chrf);
     say(p, "step %s: validation  nll %.4f  perplexity %.2f%s%s", cli_count(step, e->step), e->nll,
-        e->perplexity, bleu, e->best ? "  best so far" : "");
+        e->perplexity, scores, e->best ? "  best so far" : "");
 }
 
 void progress_event(struct progress *p, const struct heed_event *e, bool stop)

@@ -100,6 +100,7 @@ enum heed_status log_event(struct log *l, const struct heed_event *e, struct hee
         json_object_set_new(j, "nll", number(e->nll));
         json_object_set_new(j, "perplexity", number(e->perplexity));
         if (e->bleu >= 0) json_object_set_new(j, "bleu", number(e->bleu));
+        if (e->chrf >= 0) json_object_set_new(j, "chrf", number(e->chrf));
         json_object_set_new(j, "best", json_boolean(e->best));
     }
     json_object_set_new(j, "seconds", number(e->seconds));

@@ -48,6 +48,7 @@ struct heed_trainer {
     struct batch_cursor after_ahead; /* where the data goes on behind it */
     int64_t saved;                   /* step of the newest checkpoint; 0: none */
     double start, rate;              /* seconds; target tokens per second, smoothed */
+    char trouble[768];               /* with the newest checkpoint, for the start event; "": none */
     int64_t first_step;              /* of this run, for the time left */
     atomic_bool stop;                /* asked for; by any thread or a signal handler */
 };
@@ -142,53 +143,103 @@ static struct checkpoint checkpoint_of(const struct heed_trainer *t)
     return (struct checkpoint){t->p, t->opt, t->tokenizer, t->o.out};
 }
 
-static enum heed_status check_same_run(const struct heed_trainer *t, const struct progress *found,
-                                       struct heed_error *err)
+/* ---- open: what the run begins or goes on with ---- */
+
+static bool translates(const struct heed_train_options *o)
 {
-    const struct heed_train_options *o = &t->o;
-    if (found->seed != o->seed)
-        return error_set(err, HEED_EARG, "%s was trained with seed %llu, found seed %llu", o->out,
-                         (unsigned long long)found->seed, (unsigned long long)o->seed);
-    if (found->batch_tokens != o->batch_tokens || found->accumulate != o->accumulate)
-        return error_set(
-            err, HEED_EARG, "%s was trained with %d batches of %d tokens a step, found %d of %d",
-            o->out, found->accumulate, found->batch_tokens, o->accumulate, o->batch_tokens);
-    if (found->subword_dropout != o->subword_dropout)
-        return error_set(err, HEED_EARG, "%s was trained with subword dropout %g, found %g", o->out,
-                         (double)found->subword_dropout, (double)o->subword_dropout);
-    if (found->precision != o->precision)
-        return error_set(err, HEED_EARG, "%s was trained in %s precision, found %s", o->out,
-                         precision_name(found->precision), precision_name(o->precision));
-    return HEED_OK;
+    return o->valid.n && (o->valid_bleu || o->best_by != HEED_BEST_NLL);
 }
 
-/* The beginning, or where the newest checkpoint left off. */
+static enum heed_status recipe_of(struct recipe *r, const struct heed_train_options *o,
+                                  struct heed_error *err)
+{
+    *r = (struct recipe){.seed = o->seed,
+                         .batch_tokens = o->batch_tokens,
+                         .accumulate = o->accumulate,
+                         .warmup = o->warmup,
+                         .peak_lr = o->peak_lr,
+                         .beta1 = o->beta1,
+                         .beta2 = o->beta2,
+                         .epsilon = o->epsilon,
+                         .label_smoothing = o->label_smoothing,
+                         .subword_dropout = o->subword_dropout,
+                         .clip = o->clip,
+                         .precision = o->precision,
+                         .best_by = o->best_by};
+    if (o->valid.n && o->best_by == HEED_BEST_BLEU)
+        snprintf(r->valid_tokenize, sizeof r->valid_tokenize, "%s", o->valid_tokenize);
+    enum heed_status s = fingerprint_corpus(r->data, &o->train, err);
+    if (!s) s = fingerprint_corpus(r->valid, &o->valid, err);
+    return s;
+}
+
+/* Where the checkpoint of a step left off. *damaged: it cannot be used, but another may. */
+static enum heed_status go_on_from(struct heed_trainer *t, const struct recipe *given, int64_t step,
+                                   bool *damaged, struct heed_error *err)
+{
+    struct checkpoint c = checkpoint_of(t);
+    enum heed_status s = checkpoint_read(&c, step, given, &t->at, err);
+    if (!s) {
+        *damaged = false;
+        s = record_same_run(&t->at.recipe, given, t->o.out, err);
+        if (!s) s = checkpoint_check(&c, step, err);
+        if (s) return s;
+        s = checkpoint_load(&c, step, err);
+    }
+    *damaged = s == HEED_EFORMAT || s == HEED_EIO;
+    return s;
+}
+
+/* Once a checkpoint is usable, the newer ones that are not make room for what comes. */
+static enum heed_status go_on(struct heed_trainer *t, const struct recipe *given,
+                              const int64_t *step, int n, struct heed_error *err)
+{
+    struct heed_error why = {0}, first = {0};
+    struct checkpoint c = checkpoint_of(t);
+    bool damaged = false;
+    int i = 0;
+    enum heed_status s = go_on_from(t, given, step[0], &damaged, &first);
+    why = first;
+    while (s && damaged && ++i < n) s = go_on_from(t, given, step[i], &damaged, &why);
+    if (s) return error_set(err, s, "%s", damaged ? first.text : why.text);
+    for (int k = 0; k < i && !s; k++) s = checkpoint_set_aside(t->o.out, step[k], err);
+    if (i)
+        snprintf(t->trouble, sizeof t->trouble,
+                 "; checkpoint %lld is not usable and is now called damaged-step-%08lld: %s",
+                 (long long)step[0], (long long)step[0], first.text);
+    t->saved = step[i];
+    t->opt->guard = t->at.guard;
+    if (!t->at.recipe.valid[0]) { /* the first validation text of this run */
+        memcpy(t->at.recipe.valid, given->valid, sizeof given->valid);
+        memcpy(t->at.recipe.valid_tokenize, given->valid_tokenize, sizeof given->valid_tokenize);
+        t->at.recipe.best_by = given->best_by;
+    }
+    if (!s) s = checkpoint_publish(&c, t->saved, err); /* in case that was cut short */
+    return s;
+}
+
+/* The beginning, or where the newest usable checkpoint left off. */
 static enum heed_status open_state(struct heed_trainer *t, struct heed_error *err)
 {
     const struct heed_train_options *o = &t->o;
-    struct checkpoint c = checkpoint_of(t);
-    bool by_bleu = o->valid.n && o->valid_bleu;
-    enum heed_status s = checkpoint_newest(o->out, &t->saved, err);
+    struct recipe given;
+    int64_t *step = NULL;
+    int n = 0;
+    enum heed_status s = recipe_of(&given, o, err);
+    if (!s) s = checkpoint_list(o->out, &step, &n, err);
     if (s) return s;
-    if (t->saved && !o->resume)
-        return error_set(err, HEED_EARG,
-                         "%s holds a run at step %lld already: add --resume to go on, or choose "
-                         "another directory",
-                         o->out, (long long)t->saved);
-    if (!t->saved) {
-        t->at = (struct progress){.seed = o->seed,
-                                  .batch_tokens = o->batch_tokens,
-                                  .accumulate = o->accumulate,
-                                  .subword_dropout = o->subword_dropout,
-                                  .precision = o->precision};
-        return parameters_init(t->p, o->seed, err);
+    if (!n) {
+        t->at = (struct progress){.recipe = given};
+        s = parameters_init(t->p, o->seed, err);
+    } else if (o->resume) {
+        s = go_on(t, &given, step, n, err);
+    } else {
+        s = error_set(err, HEED_EARG,
+                      "%s holds a run at step %lld already: add --resume to go on, or choose "
+                      "another directory",
+                      o->out, (long long)step[0]);
     }
-    s = checkpoint_check(&c, t->saved, err);
-    if (!s) s = checkpoint_load(&c, t->saved, &t->at, err);
-    if (!s) s = check_same_run(t, &t->at, err);
-    if (!s) s = checkpoint_publish(&c, t->saved, err); /* in case that was cut short */
-    t->opt->guard = t->at.guard;
-    if (t->at.best_is_bleu != by_bleu) t->at.best_step = t->at.stale = 0;
+    free(step);
     return s;
 }
 
@@ -208,7 +259,7 @@ static enum heed_status open_data(struct heed_trainer *t, struct heed_error *err
                                   .tokenizer = t->tokenizer,
                                   .batch_tokens = o->batch_tokens,
                                   .threads = t->threads,
-                                  .tokenize = o->valid_bleu ? o->valid_tokenize : NULL};
+                                  .tokenize = translates(o) ? o->valid_tokenize : NULL};
     enum heed_status s = batch_open(&t->batches, &b, err);
     if (!s && o->valid.n) s = validator_open(&t->validator, t->p, &v, err);
     return s;
@@ -274,7 +325,8 @@ static struct heed_event event_of(const struct heed_trainer *t, enum heed_event_
                                .tokens_s = t->rate,
                                .seconds = seconds,
                                .seconds_to_go = done ? seconds / (double)done * (double)left : 0,
-                               .bleu = -1};
+                               .bleu = -1,
+                               .chrf = -1};
 }
 
 static enum heed_status tell(struct heed_trainer *t, const struct heed_event *e,
@@ -294,7 +346,7 @@ static enum heed_status tell_text(struct heed_trainer *t, enum heed_event_kind k
 
 static enum heed_status tell_start(struct heed_trainer *t, struct heed_error *err)
 {
-    char text[512];
+    char text[1024];
     struct batch_counts n = batch_counted(t->batches);
     int len = snprintf(text, sizeof text, "%zu parameters; %lld pairs read%s", t->p->n,
                        (long long)n.pairs, n.all ? "" : " so far");
@@ -304,7 +356,8 @@ static enum heed_status tell_start(struct heed_trainer *t, struct heed_error *er
                         "UTF-8 mended)",
                         (long long)n.empty, (long long)n.longer, (long long)n.invalid);
     if (t->at.step)
-        snprintf(text + len, sizeof text - len, "; going on from step %lld", (long long)t->at.step);
+        snprintf(text + len, sizeof text - len, "; going on from step %lld%s",
+                 (long long)t->at.step, t->trouble);
     return tell_text(t, HEED_EVENT_START, text, err);
 }
 
@@ -360,7 +413,8 @@ static enum heed_status roll_back(struct heed_trainer *t, struct heed_error *err
                                        : "there is no checkpoint to go back to");
     struct checkpoint c = checkpoint_of(t);
     struct progress then;
-    enum heed_status s = checkpoint_load(&c, t->at.regular, &then, err);
+    enum heed_status s = checkpoint_read(&c, t->at.regular, &t->at.recipe, &then, err);
+    if (!s) s = checkpoint_load(&c, t->at.regular, err);
     if (s) return s;
     t->opt->guard = then.guard;
     t->at.skips = 0;
@@ -450,12 +504,14 @@ static enum heed_status validate_now(struct heed_trainer *t, bool regular, struc
     struct validation v;
     enum heed_status s = validate(t->validator, t->run, &v, err);
     if (s) return s;
-    bool by_bleu = v.bleu >= 0;
-    double value = by_bleu ? v.bleu : -v.nll;
+    double value = t->o.best_by == HEED_BEST_BLEU   ? v.bleu
+                   : t->o.best_by == HEED_BEST_CHRF ? v.chrf
+                                                    : -v.nll;
     struct heed_event e = event_of(t, HEED_EVENT_VALID);
     e.nll = v.nll;
     e.perplexity = exp(v.nll);
     e.bleu = v.bleu;
+    e.chrf = v.chrf;
     e.best = isfinite(value) && (!t->at.best_step || value > t->at.best);
     if (regular) {
         t->at.validated = t->at.step;
@@ -464,7 +520,6 @@ static enum heed_status validate_now(struct heed_trainer *t, bool regular, struc
     if (e.best) {
         struct checkpoint c = checkpoint_of(t);
         t->at.best = value;
-        t->at.best_is_bleu = by_bleu;
         t->at.best_step = t->at.step;
         t->at.stale = 0;
         s = checkpoint_best(&c, err);

@@ -1,0 +1,103 @@
+/*
+ * fingerprint.c - size and checksum of files; see fingerprint.h.
+ */
+#include "train/fingerprint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "model/crc.h"
+
+/* A file of up to SAMPLES * SAMPLE bytes is read whole; of a larger one the first, the last and
+ * others evenly between. */
+enum { SAMPLES = 16, SAMPLE = 64 << 10 };
+
+struct sum {
+    uint64_t bytes;
+    uint32_t crc;
+};
+
+/* Adds `n` bytes from `at` on. A file that ends early has changed meanwhile: its checksum does. */
+static bool add_sample(struct sum *s, int fd, char *buffer, size_t n, uint64_t at)
+{
+    while (n) {
+        ssize_t got = pread(fd, buffer, n, (off_t)at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return false;
+        if (got == 0) break;
+        s->crc = crc_add(s->crc, buffer, (size_t)got);
+        n -= (size_t)got;
+        at += (uint64_t)got;
+    }
+    return true;
+}
+
+/* Adds the size and the samples, so that where one file ends and the next begins counts too. */
+static bool add_content(struct sum *s, int fd, char *buffer, uint64_t size)
+{
+    unsigned char bytes[8];
+    for (int i = 0; i < 8; i++) bytes[i] = (unsigned char)(size >> (8 * i));
+    s->crc = crc_add(s->crc, bytes, sizeof bytes);
+    s->bytes += size;
+    bool whole = size <= (uint64_t)SAMPLES * SAMPLE, good = true;
+    for (int i = 0; i < SAMPLES && good; i++) {
+        uint64_t at = whole ? (uint64_t)i * SAMPLE : (size - SAMPLE) / (SAMPLES - 1) * (uint64_t)i;
+        if (at >= size) break;
+        if (i == SAMPLES - 1 && !whole) at = size - SAMPLE;
+        good = add_sample(s, fd, buffer, size - at < SAMPLE ? (size_t)(size - at) : SAMPLE, at);
+    }
+    return good;
+}
+
+static enum heed_status add_file(struct sum *s, const char *path, struct heed_error *err)
+{
+    struct stat info;
+    enum heed_status st = HEED_OK;
+    char *buffer = malloc(SAMPLE);
+    if (!buffer) return error_memory(err, SAMPLE, path);
+    /* Without O_NONBLOCK, opening a pipe would wait for its writer. */
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) {
+        st = error_errno(err, "cannot open %s", path);
+    } else if (fstat(fd, &info) != 0 ||
+               !add_content(s, fd, buffer, S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0)) {
+        st = error_errno(err, "cannot read %s", path);
+    }
+    if (fd >= 0) close(fd);
+    free(buffer);
+    return st;
+}
+
+enum heed_status fingerprint_file(char out[FINGERPRINT_MAX], const char *path,
+                                  struct heed_error *err)
+{
+    struct sum s = {0};
+    enum heed_status st = add_file(&s, path, err);
+    if (st) return st;
+    snprintf(out, FINGERPRINT_MAX, "%" PRIu64 " bytes, crc32 %08" PRIx32, s.bytes, s.crc);
+    return HEED_OK;
+}
+
+enum heed_status fingerprint_corpus(char out[FINGERPRINT_MAX], const struct heed_corpus *c,
+                                    struct heed_error *err)
+{
+    struct sum s = {0};
+    enum heed_status st = HEED_OK;
+    for (int i = 0; i < c->n && !st; i++) {
+        st = add_file(&s, c->src[i], err);
+        if (!st && c->tgt) st = add_file(&s, c->tgt[i], err);
+    }
+    if (st) return st;
+    int files = c->tgt ? 2 * c->n : c->n;
+    out[0] = '\0';
+    if (files)
+        snprintf(out, FINGERPRINT_MAX, "%d file%s, %" PRIu64 " bytes, crc32 %08" PRIx32, files,
+                 files > 1 ? "s" : "", s.bytes, s.crc);
+    return HEED_OK;
+}

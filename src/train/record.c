@@ -1,0 +1,286 @@
+/*
+ * record.c - trainer.json; see record.h.
+ *
+ * One table lists the fields; writing, reading and comparing walk it, so a new field is one line
+ * there.
+ */
+#include "train/record.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "model/crc.h"
+#include "model/files.h"
+
+const char *const record_file[RECORD_FILES] = {MODEL_CONFIG, MODEL_VOCAB, MODEL_WEIGHTS,
+                                               "state.safetensors"};
+
+static const char *const PRECISION[] = {"f32", "bf16", NULL};
+static const char *const BEST_BY[] = {"nll", "bleu", "chrf", NULL};
+
+/* A step or a place in the data that no run reaches; one more can still be counted. */
+static const int64_t WHOLE_MOST = INT64_C(1) << 60;
+
+/* A whole number is not negative. A seed is written as text: 64 bits do not fit a JSON number
+ * everywhere. */
+enum kind { WHOLE64, WHOLE, REAL, RATE, TEXT, SEED, CHOICE };
+
+struct field {
+    const char *key;
+    size_t offset; /* in struct progress */
+    enum kind kind;
+    const char *const *choices;
+    const char *option; /* what a sentence calls a part of the recipe; NULL: it is none */
+    bool of_best;       /* says how the best are chosen: compared only if both sides validate */
+    bool newer;         /* older files lack it */
+};
+
+#define AT(member) offsetof(struct progress, member)
+static const struct field FIELD[] = {
+    {"step", AT(step), .kind = WHOLE64},
+    {"epoch", AT(cursor.epoch), .kind = WHOLE64},
+    {"pool", AT(cursor.pool), .kind = WHOLE64},
+    {"batch", AT(cursor.batch), .kind = WHOLE64},
+    {"guard_norm", AT(guard.norm), .kind = REAL},
+    {"guard_seen", AT(guard.seen), .kind = WHOLE64},
+    {"skipped", AT(skipped), .kind = WHOLE64},
+    {"skips", AT(skips), .kind = WHOLE},
+    {"regular", AT(regular), .kind = WHOLE64},
+    {"rollbacks", AT(rollbacks), .kind = WHOLE},
+    {"rollback_step", AT(rollback_step), .kind = WHOLE64},
+    {"validated", AT(validated), .kind = WHOLE64},
+    {"best", AT(best), .kind = REAL},
+    {"best_step", AT(best_step), .kind = WHOLE64},
+    {"stale", AT(stale), .kind = WHOLE},
+    {"seed", AT(recipe.seed), .kind = SEED, .option = "--seed"},
+    {"batch_tokens", AT(recipe.batch_tokens), .kind = WHOLE, .option = "--batch-tokens"},
+    {"accumulate", AT(recipe.accumulate), .kind = WHOLE, .option = "--accumulate"},
+    {"precision", AT(recipe.precision), .kind = CHOICE, .choices = PRECISION,
+     .option = "--precision"},
+    {"subword_dropout", AT(recipe.subword_dropout), .kind = RATE, .option = "--subword-dropout",
+     .newer = true},
+    {"data", AT(recipe.data), .kind = TEXT, .option = "training text of", .newer = true},
+    {"warmup", AT(recipe.warmup), .kind = WHOLE, .option = "--warmup", .newer = true},
+    {"lr", AT(recipe.peak_lr), .kind = RATE, .option = "--lr", .newer = true},
+    {"beta1", AT(recipe.beta1), .kind = RATE, .option = "--beta1", .newer = true},
+    {"beta2", AT(recipe.beta2), .kind = RATE, .option = "--beta2", .newer = true},
+    {"epsilon", AT(recipe.epsilon), .kind = RATE, .option = "--epsilon", .newer = true},
+    {"label_smoothing", AT(recipe.label_smoothing), .kind = RATE, .option = "--label-smoothing",
+     .newer = true},
+    {"clip", AT(recipe.clip), .kind = RATE, .option = "--clip", .newer = true},
+    {"valid", AT(recipe.valid), .kind = TEXT, .option = "validation text of", .of_best = true,
+     .newer = true},
+    {"best_by", AT(recipe.best_by), .kind = CHOICE, .choices = BEST_BY, .option = "--best-by",
+     .of_best = true, .newer = true},
+    {"valid_tokenize", AT(recipe.valid_tokenize), .kind = TEXT, .option = "--valid-tokenize",
+     .of_best = true, .newer = true},
+    {"config.json", AT(file[0]), .kind = TEXT, .newer = true},
+    {"vocab.model", AT(file[1]), .kind = TEXT, .newer = true},
+    {"model.safetensors", AT(file[2]), .kind = TEXT, .newer = true},
+    {"state.safetensors", AT(file[3]), .kind = TEXT, .newer = true},
+};
+enum { FIELDS = sizeof FIELD / sizeof *FIELD };
+
+static json_t *field_format(const struct field *f, const void *v)
+{
+    char seed[24];
+    switch (f->kind) {
+    case WHOLE64:
+        return json_integer(*(const int64_t *)v);
+    case WHOLE:
+        return json_integer(*(const int *)v);
+    case REAL:
+        return json_real(*(const double *)v);
+    case RATE:
+        return json_real((double)*(const float *)v);
+    case TEXT:
+        return json_string(v);
+    case SEED:
+        snprintf(seed, sizeof seed, "%" PRIu64, *(const uint64_t *)v);
+        return json_string(seed);
+    case CHOICE:
+        return json_string(f->choices[*(const int *)v]);
+    }
+    return NULL;
+}
+
+static bool seed_parse(uint64_t *seed, const char *text)
+{
+    char *end;
+    if (!text || !*text || strspn(text, "0123456789") != strlen(text)) return false;
+    *seed = strtoull(text, &end, 10);
+    return *end == '\0';
+}
+
+static bool field_parse(const struct field *f, void *v, const json_t *value)
+{
+    json_int_t n = json_integer_value(value);
+    bool whole = json_is_integer(value) && n >= 0 && n <= WHOLE_MOST;
+    const char *text = json_string_value(value);
+    switch (f->kind) {
+    case WHOLE64:
+        *(int64_t *)v = n;
+        return whole;
+    case WHOLE:
+        *(int *)v = (int)n;
+        return whole && n <= INT_MAX;
+    case REAL:
+        *(double *)v = json_number_value(value);
+        return json_is_number(value);
+    case RATE:
+        *(float *)v = (float)json_number_value(value);
+        return json_is_number(value);
+    case TEXT:
+        return text && snprintf(v, FINGERPRINT_MAX, "%s", text) < FINGERPRINT_MAX;
+    case SEED:
+        return seed_parse(v, text);
+    case CHOICE:
+        for (int i = 0; text && f->choices[i]; i++)
+            if (strcmp(text, f->choices[i]) == 0) return *(int *)v = i, true;
+    }
+    return false;
+}
+
+/* ---- checksum ---- */
+
+static const char CRC[] = "crc32";
+
+/* Of all keys but its own, in one order and without white space. false when out of memory. */
+static bool crc_of(const json_t *j, char out[9])
+{
+    json_t *others = json_copy((json_t *)j);
+    if (!others) return false;
+    json_object_del(others, CRC);
+    char *text = json_dumps(others, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
+    if (text) snprintf(out, 9, "%08" PRIx32, crc_add(0, text, strlen(text)));
+    free(text);
+    json_decref(others);
+    return text;
+}
+
+static enum heed_status check_crc(const json_t *j, const char *path, struct heed_error *err)
+{
+    char found[9];
+    const json_t *value = json_object_get(j, CRC);
+    const char *expected = json_string_value(value);
+    if (!value) return HEED_OK;
+    if (!crc_of(j, found)) return error_memory(err, 1024, path);
+    if (expected && strcmp(found, expected) == 0) return HEED_OK;
+    return error_set(err, HEED_EFORMAT,
+                     "%s is damaged or was edited: the CRC-32 of its content is %s, expected %.40s",
+                     path, found, expected ? expected : "a string");
+}
+
+/* ---- the whole ---- */
+
+char *record_format(const struct progress *p)
+{
+    char crc[9], *text = NULL;
+    json_t *j = json_object();
+    bool good = j;
+    for (int i = 0; good && i < FIELDS; i++)
+        good = json_object_set_new(j, FIELD[i].key,
+                                   field_format(&FIELD[i], (const char *)p + FIELD[i].offset)) == 0;
+    good = good && crc_of(j, crc) && json_object_set_new(j, CRC, json_string(crc)) == 0;
+    if (good) text = json_dumps(j, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    json_decref(j);
+    return text;
+}
+
+/* Older files compare the best by BLEU or by nll, as a flag says. By another figure than the one
+ * that is asked for now, there is no best yet. */
+static void older_best(struct progress *p, const json_t *j, const struct recipe *given)
+{
+    if (json_object_get(j, "best_by")) return;
+    bool bleu = json_is_true(json_object_get(j, "best_is_bleu"));
+    if (given->best_by != (bleu ? HEED_BEST_BLEU : HEED_BEST_NLL)) p->best_step = p->stale = 0;
+}
+
+static enum heed_status object_parse(struct progress *p, const struct recipe *given,
+                                     const json_t *j, const char *path, struct heed_error *err)
+{
+    struct progress r = {.recipe = *given};
+    r.recipe.subword_dropout = 0; /* files that do not name it are of runs without */
+    enum heed_status s = check_crc(j, path, err);
+    for (int i = 0; !s && i < FIELDS; i++) {
+        const struct field *f = &FIELD[i];
+        const json_t *value = json_object_get(j, f->key);
+        if (!value && f->newer) continue;
+        if (!field_parse(f, (char *)&r + f->offset, value))
+            s = error_set(err, HEED_EFORMAT, "%s: \"%s\" is missing or makes no sense", path,
+                          f->key);
+    }
+    if (s) return s;
+    older_best(&r, j, given);
+    *p = r;
+    return HEED_OK;
+}
+
+enum heed_status record_parse(struct progress *p, const struct recipe *given, const char *text,
+                              size_t len, const char *path, struct heed_error *err)
+{
+    json_error_t why;
+    json_t *j = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
+    if (!j && !why.text[0]) return error_memory(err, len, path);
+    if (!j) return error_set(err, HEED_EFORMAT, "%s is not JSON: %s", path, why.text);
+    enum heed_status s = object_parse(p, given, j, path, err);
+    json_decref(j);
+    return s;
+}
+
+/* ---- comparing ---- */
+
+enum { VALUE_MAX = FINGERPRINT_MAX };
+
+/* A value as a person types it; a rate with the fewest digits that give it back. */
+static void field_show(char out[VALUE_MAX], const struct field *f, const void *v)
+{
+    out[0] = '\0';
+    switch (f->kind) {
+    case WHOLE64:
+    case REAL: /* no part of a recipe is one of these */
+        break;
+    case WHOLE:
+        snprintf(out, VALUE_MAX, "%d", *(const int *)v);
+        break;
+    case RATE:
+        for (int digits = 1; digits <= 9; digits++) {
+            snprintf(out, VALUE_MAX, "%.*g", digits, (double)*(const float *)v);
+            if (strtof(out, NULL) == *(const float *)v) break;
+        }
+        break;
+    case TEXT:
+        snprintf(out, VALUE_MAX, "%s", (const char *)v);
+        break;
+    case SEED:
+        snprintf(out, VALUE_MAX, "%" PRIu64, *(const uint64_t *)v);
+        break;
+    case CHOICE:
+        snprintf(out, VALUE_MAX, "%s", f->choices[*(const int *)v]);
+        break;
+    }
+}
+
+enum heed_status record_same_run(const struct recipe *run, const struct recipe *given,
+                                 const char *out, struct heed_error *err)
+{
+    bool both_validate = run->valid[0] && given->valid[0];
+    for (int i = 0; i < FIELDS; i++) {
+        const struct field *f = &FIELD[i];
+        size_t offset = f->offset - AT(recipe);
+        char x[VALUE_MAX], y[VALUE_MAX];
+        if (!f->option || (f->of_best && !both_validate)) continue;
+        field_show(x, f, (const char *)run + offset);
+        field_show(y, f, (const char *)given + offset);
+        if (strcmp(x, y) != 0)
+            return error_set(err, HEED_EARG,
+                             "%s was begun with %s %s, found %s: a run goes on as it began", out,
+                             f->option, x, y);
+    }
+    return HEED_OK;
+}

@@ -1,0 +1,139 @@
+#!/bin/bash
+# test_train_cli.sh - `heed train`, `average` and `quantize` as a user meets them: what goes on and
+# what is refused, and one sentence that says why.
+#
+# usage: test_train_cli.sh PROGRAM
+set -u
+heed=${1:?usage: test_train_cli.sh PROGRAM}
+dir=$(mktemp -d)
+export OMP_NUM_THREADS=1
+trap 'rm -rf "$dir"' EXIT
+failures=0
+
+fail() {
+    echo "$1"
+    sed 's/^/    /' "$dir/err"
+    failures=$((failures + 1))
+}
+
+# refuses CODE PATTERN COMMAND...: fails with this code and one sentence that matches
+refuses() {
+    local want=$1 pattern=$2 code
+    shift 2
+    timeout 60 "$heed" "$@" </dev/null >"$dir/out" 2>"$dir/err"
+    code=$?
+    if [ "$code" != "$want" ] || ! grep -Eq -- "$pattern" "$dir/err" ||
+        [ "$(grep -c '^heed: ' "$dir/err")" != 1 ]; then
+        fail "heed $*: exit code $code, expected $want and a sentence with '$pattern'"
+    fi
+}
+
+# accepts COMMAND...
+accepts() {
+    timeout 60 "$heed" "$@" </dev/null >"$dir/out" 2>"$dir/err" || fail "heed $*: failed"
+}
+
+# says PATTERN COMMAND...: succeeds, and a line on stderr matches
+says() {
+    local pattern=$1
+    shift
+    accepts "$@"
+    grep -Eq -- "$pattern" "$dir/err" || fail "heed $*: no line with '$pattern'"
+}
+
+same() {
+    cmp -s "$1" "$2" || fail "$1 and $2 differ"
+}
+
+for i in $(seq 1 300); do echo "the line number $i of many"; done >"$dir/a"
+sed 's/the line/die Zeile/; s/of many/von vielen/' "$dir/a" >"$dir/b"
+head -n 30 "$dir/a" >"$dir/va"
+head -n 30 "$dir/b" >"$dir/vb"
+"$heed" vocab --size 300 --quiet --out "$dir/vocab" "$dir/a" "$dir/b" || exit 1
+shape="--preset tiny --d-model 16 --d-ff 16 --heads 2 --encoder-layers 1 --decoder-layers 1
+    --batch-tokens 256"
+train="train --vocab $dir/vocab $shape --quiet"
+text="--src $dir/a --tgt $dir/b"
+valid="--valid-src $dir/va --valid-tgt $dir/vb"
+
+# ---- resuming: the same run or none ----
+
+run="$dir/run"
+go_on="$train $text --out $run --resume"
+accepts $train $text $valid --steps 4 --save-every 2 --out "$run"
+for change in "--lr 0.5" "--warmup 77" "--beta1 0.8" "--beta2 0.9" "--epsilon 1e-08" "--clip 3" \
+    "--label-smoothing 0.2" "--subword-dropout 0.1" "--accumulate 2" "--seed 9" \
+    "--precision bf16"; do
+    refuses 1 "$run was begun with ${change% *} .*, found ${change#* }" $go_on --steps 6 $change
+done
+refuses 1 "begun with --batch-tokens 256, found 128" ${go_on/256/128} --steps 6
+refuses 1 "begun with --lr 0, found 0.5" $go_on --steps 6 --lr 0.5
+refuses 1 "dropout is 0.1, expected 0.2" $go_on --steps 6 --dropout 0.2
+
+# data are known by their content
+sed 's/number 7 of/number 8 of/' "$dir/a" >"$dir/a2"
+refuses 1 "begun with training text of 2 files, .* bytes, crc32 .*, found 2 files" \
+    $train --src "$dir/a2" --tgt "$dir/b" --out "$run" --resume --steps 6
+refuses 1 "training text" $train --src "$dir/b" --tgt "$dir/a" --out "$run" --resume --steps 6
+refuses 1 "validation text of 2 files" $go_on --steps 6 --valid-src "$dir/a" --valid-tgt "$dir/b"
+refuses 1 "begun with --best-by nll, found chrf" $go_on --steps 6 $valid --best-by chrf
+cp "$dir/a" "$dir/moved"
+touch -d 2001-01-01 "$dir/moved"
+accepts $train --src "$dir/moved" --tgt "$dir/b" --out "$run" --resume --steps 5
+
+# what does not change the weights may change
+accepts $go_on $valid --steps 6 --save-every 1 --keep 3 --valid-every 3 --patience 9 --threads 2
+accepts $train $text --steps 6 --out "$dir/whole"
+same "$run/model.safetensors" "$dir/whole/model.safetensors"
+
+# ---- damage ----
+
+# copy NAME: $run as it is, under another name
+copy() {
+    rm -rf "${dir:?}/$1"
+    cp -r "$run" "$dir/$1"
+}
+last=checkpoints/step-00000006
+for file in trainer.json config.json vocab.model model.safetensors state.safetensors; do
+    for how in removed empty cut flipped; do
+        copy hurt
+        f="$dir/hurt/$last/$file"
+        case $how in
+        removed) rm "$f" ;;
+        empty) : >"$f" ;;
+        cut) truncate -s -3 "$f" ;;
+        flipped) printf '\177' | dd of="$f" bs=1 seek=$(($(stat -c %s "$f") / 2)) conv=notrunc status=none ;;
+        esac
+        accepts $train $text --out "$dir/hurt" --resume --steps 6 --save-every 1
+        grep -q "going on from step 5; checkpoint 6 is not usable and is now called damaged-step-00000006: .*$file" \
+            "$dir/hurt/log.jsonl" || fail "$file $how: nothing in the log"
+        same "$dir/hurt/model.safetensors" "$dir/whole/model.safetensors"
+    done
+done
+# edited: still JSON, but not what was written
+copy hurt
+sed -i 's/"batch": [0-9]*/"batch": 1/' "$dir/hurt/$last/trainer.json"
+accepts $train $text --out "$dir/hurt" --resume --steps 6
+grep -q "trainer.json is damaged or was edited" "$dir/hurt/log.jsonl" || fail "edited: nothing in the log"
+# files of another checkpoint
+copy hurt
+cp "$dir/hurt/checkpoints/step-00000005/state.safetensors" "$dir/hurt/$last"
+accepts $train $text --out "$dir/hurt" --resume --steps 6
+grep -q "state.safetensors is damaged or of another checkpoint" "$dir/hurt/log.jsonl" ||
+    fail "another step's state: nothing in the log"
+# none is usable: the newest one's trouble is told, and nothing is moved
+copy hurt
+for step in "$dir"/hurt/checkpoints/step-*; do : >"$step/state.safetensors"; done
+refuses 1 "$dir/hurt/$last/state.safetensors" $train $text --out "$dir/hurt" --resume --steps 6
+[ -d "$dir/hurt/$last" ] || fail "a checkpoint was moved though none is usable"
+
+# a record from before there was a checksum goes on, with what is given now
+copy older
+sed -i -E '/"(data|warmup|lr|beta1|beta2|epsilon|label_smoothing|clip|valid|best_by|valid_tokenize|crc32|[a-z]*\.(json|model|safetensors))":/d
+    s/^\{/{"best_is_bleu": true,/' "$dir/older/$last/trainer.json"
+sed -i -z 's/,\n}/\n}/' "$dir/older/$last/trainer.json"
+accepts $train $text $valid --out "$dir/older" --resume --steps 7 --lr 0.1
+grep -q '"step":7,.*"best":true' "$dir/older/log.jsonl" || fail "older record: no best by nll"
+
+[ "$failures" = 0 ] && echo "every run went on or was refused as it should"
+exit "$((failures > 0))"
