@@ -36,7 +36,8 @@ enum heed_status {
     HEED_EFORMAT,      /* a file is not what it says it is */
     HEED_EARG,         /* the caller's options make no sense */
     HEED_EUNSUPPORTED, /* not built in, or not on this machine */
-    HEED_ENUMERIC      /* training diverged and going back did not help */
+    HEED_ENUMERIC      /* numbers are not finite: training diverged and going back did not help,
+                        * or a model gives such scores */
 };
 
 struct heed_error {
@@ -287,6 +288,11 @@ struct heed_result {
     unsigned flags;          /* of the best one: what went wrong, see heed_flag */
     const struct heed_alignment *alignment; /* of the best one, if options.align and the text is
                                              * valid UTF-8; else NULL */
+    /* Of the best one: a text that cannot be translated as asked (HEED_EARG), or that the model
+     * gives no finite numbers for (HEED_ENUMERIC), has the empty translation, and this says why;
+     * the other texts of the call are not affected. HEED_OK and NULL otherwise. */
+    enum heed_status status;
+    const char *why; /* one sentence */
 };
 
 /* A translation that runs in circles or finds no end is tried again with no_repeat_ngram 3, unless

@@ -5,12 +5,14 @@
  */
 #include "text_files.h"
 
+#include <limits.h>
 #include <math.h>
 #include <pthread.h>
 
 #include "decode/align.h"
 #include "device.h"
 #include "heed.h"
+#include "model/safetensors.h"
 
 enum { TEXTS = 60, ROUNDS = 4, NBEST = 3 };
 
@@ -213,14 +215,155 @@ static void test_wishes(void **state)
     must(heed_translate_with(s, same, wish + 1, 1, &out, &err), &err);
     assert_string_equal(out[0].text, alone);
     assert_true(out[0].score == score);
-    const char *many[17];
-    for (int i = 0; i < 17; i++) many[i] = "x";
-    wish[0] = (struct heed_wish){.required = many, .required_n = 17};
-    assert_int_equal(heed_translate_with(s, same, wish, 1, &out, &err), HEED_EARG);
-    assert_non_null(strstr(err.text, "17"));
-    wish[0] = (struct heed_wish){.banned = (const char *[]){""}, .banned_n = 1};
-    assert_int_equal(heed_translate_with(s, same, wish, 1, &out, &err), HEED_EARG);
     heed_session_free(s);
+}
+
+static void refused(const struct heed_result *r, enum heed_status status, const char *why)
+{
+    assert_int_equal(r->status, status);
+    if (!r->why || !strstr(r->why, why)) fail_msg("\"%s\" does not say \"%s\"", r->why, why);
+    assert_string_equal(r->text, "");
+    assert_int_equal(r->tokens, 0);
+    assert_true(r->score == 0 && r->logp == 0 && r->flags == 0);
+    assert_null(r->alignment);
+}
+
+/* What cannot be done for a text is said of that text; the others are translated as ever. */
+static void test_refused(void **state)
+{
+    (void)state;
+    if (device_named()) skip();
+    enum { MANY = 17, WISHES = 13 };
+    const char *many[257], *nothing = NULL, *empty = "", *zahl = "Zahl", *long_one = "geht geht";
+    for (int i = 0; i < 257; i++) many[i] = "x";
+    char far[400] = "", whole[400] = "";
+    for (int i = 0; i < 40; i++) strcat(far, "kommt 7 ");
+    for (int i = 0; i < 12; i++) strcat(whole, "Number 1 comes to me. ");
+    const struct {
+        struct heed_wish wish;
+        const char *why;
+    } wrong[WISHES] = {
+        {{.required = many, .required_n = MANY}, "17 texts are required"},
+        {{.banned = many, .banned_n = 257}, "257 banned"},
+        {{.required = many, .required_n = -1}, "-1 texts are required"},
+        {{.banned = many, .banned_n = INT_MIN}, "-2147483648 banned"},
+        {{.required = NULL, .required_n = 1}, "required is NULL"},
+        {{.banned = NULL, .banned_n = 1}, "banned is NULL"},
+        {{.required = &nothing, .required_n = 1}, "required[0] is NULL"},
+        {{.banned = &nothing, .banned_n = 1}, "banned[0] is NULL"},
+        {{.banned = &empty, .banned_n = 1}, "empty"},
+        {{.prefix = far}, "expected at most 40"},
+        {{.prefix = "Die Zahl 4", .banned = &zahl, .banned_n = 1}, "but the prefix \"Die Zahl 4\""},
+        {{.required = &zahl, .banned = &zahl, .required_n = 1, .banned_n = 1}, "but required"},
+        {{.required = &long_one, .required_n = 1}, "pieces"},
+    };
+    const char *src[WISHES * 2];
+    struct heed_wish wish[WISHES * 2] = {{0}};
+    for (int i = 0; i < WISHES; i++) {
+        src[2 * i] = i == WISHES - 1 ? whole : i == 10 ? "" : text[i];
+        src[2 * i + 1] = text[i + 1];
+        wish[2 * i] = wrong[i].wish;
+    }
+    struct heed_error err = {0};
+    struct heed_translate_options o = heed_translate_defaults();
+    o.nbest = NBEST;
+    o.align = true;
+    struct heed_session *s = heed_session_open(model, &o, &err), *alone = open_session();
+    must(s ? HEED_OK : err.status, &err);
+    const struct heed_result *out = NULL, *want = NULL;
+    must(heed_translate_with(s, src, wish, WISHES * 2, &out, &err), &err);
+    for (int i = 0; i < WISHES; i++) {
+        const struct heed_result *r = &out[2 * i * NBEST];
+        refused(r, HEED_EARG, wrong[i].why);
+        assert_null(r[1].text);
+        must(heed_translate(alone, src + 2 * i + 1, 1, &want, &err), &err);
+        for (int k = 0; k < NBEST; k++) {
+            assert_int_equal(r[NBEST + k].status, HEED_OK);
+            assert_null(r[NBEST + k].why);
+            assert_string_equal(r[NBEST + k].text, want[k].text);
+            assert_true(r[NBEST + k].score == want[k].score);
+        }
+        assert_non_null(r[NBEST].alignment);
+    }
+    must(heed_rescore(s, (const char *[]){text[1], text[2]}, (const char *[]){far, "Zahl"}, 2, &out,
+                      &err),
+         &err);
+    refused(&out[0], HEED_EARG, "expected at most 40");
+    assert_true(out[NBEST].tokens > 0 && !out[NBEST].status);
+    heed_session_free(s);
+    heed_session_free(alone);
+    /* what is required can only be searched for */
+    o.temperature = 1;
+    s = heed_session_open(model, &o, &err);
+    must(s ? HEED_OK : err.status, &err);
+    wish[0] = (struct heed_wish){.required = &zahl, .required_n = 1};
+    must(heed_translate_with(s, src, wish, 2, &out, &err), &err);
+    refused(&out[0], HEED_EARG, "temperature is 1");
+    assert_true(out[NBEST].tokens > 0 && !out[NBEST].status);
+    heed_session_free(s);
+}
+
+/* ---- numbers that are not finite ---- */
+
+/* A copy of the model with every weight multiplied. */
+static const char *model_scaled(float by)
+{
+    struct heed_error err = {0};
+    struct safetensors *f = NULL;
+    char command[400];
+    snprintf(command, sizeof command, "rm -rf %s && cp -r %s %s", at("scaled"), at("model"),
+             at("scaled"));
+    assert_int_equal(system(command), 0);
+    must(safetensors_open(&f, at("model/model.safetensors"), &err), &err);
+    int n = safetensors_count(f);
+    struct tensor *t = malloc((size_t)n * sizeof *t);
+    for (int i = 0; i < n; i++) {
+        t[i] = *safetensors_at(f, i);
+        float *v = malloc(t[i].bytes);
+        for (size_t k = 0; k < t[i].bytes / sizeof *v; k++)
+            v[k] = fmaxf(-3e38f, fminf(((const float *)t[i].data)[k] * by, 3e38f));
+        t[i].data = v;
+    }
+    must(safetensors_write(at("scaled/model.safetensors"), t, n, &err), &err);
+    for (int i = 0; i < n; i++) free((float *)t[i].data);
+    free(t);
+    safetensors_free(f);
+    return at("scaled");
+}
+
+/* Finite weights so large that sums of their products are not: no translation has such scores. */
+static void test_huge_weights(void **state)
+{
+    (void)state;
+    if (device_named()) skip();
+    const float by[] = {1e6f, 1e20f, 1e30f, 3e38f};
+    for (int i = 0; i < 4 * 3; i++) {
+        struct heed_error err = {0};
+        struct heed_translate_options o = heed_translate_defaults();
+        o.align = true;
+        o.temperature = i % 3 == 2 ? 1 : 0;
+        struct heed_model *m = heed_model_load(engine, model_scaled(by[i / 3]),
+                                               i % 3 ? HEED_WEIGHTS_F32 : HEED_WEIGHTS_BF16, &err);
+        struct heed_session *s = m ? heed_session_open(m, &o, &err) : NULL;
+        must(s ? HEED_OK : err.status, &err);
+        const struct heed_result *out = NULL;
+        for (int scored = 0; scored < 2; scored++) {
+            const char *src[] = {text[1], text[2], ""}, *tgt[] = {text[3], text[4], text[5]};
+            must(scored ? heed_rescore(s, src, tgt, 3, &out, &err)
+                        : heed_translate(s, src, 3, &out, &err),
+                 &err);
+            for (int k = 0; k < 3; k++) {
+                assert_true(isfinite(out[k].score) && isfinite(out[k].logp));
+                for (int j = 0; j < out[k].tokens; j++) assert_true(isfinite(out[k].token_logp[j]));
+                if (i / 3 && (k < 2 || scored)) refused(&out[k], HEED_ENUMERIC, "finite");
+            }
+        }
+        struct heed_attention *a = NULL;
+        if (i / 3) assert_int_equal(heed_attention_of(s, text[1], NULL, &a, &err), HEED_ENUMERIC);
+        heed_attention_free(a);
+        heed_session_free(s);
+        heed_model_free(m);
+    }
 }
 
 static void test_lengths(void **state)
@@ -418,6 +561,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads),   cmocka_unit_test(test_nothing),
         cmocka_unit_test(test_long_text), cmocka_unit_test(test_wishes),
+        cmocka_unit_test(test_refused),   cmocka_unit_test(test_huge_weights),
         cmocka_unit_test(test_lengths),   cmocka_unit_test(test_language),
         cmocka_unit_test(test_alignment), cmocka_unit_test(test_links),
         cmocka_unit_test(test_attention),

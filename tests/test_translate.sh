@@ -79,7 +79,17 @@ translate --json --align "a b c" | grep -q '"source_words": \["a", "b", "c"\]' |
 translate --ban g --require 'g h' a 2>"$dir/err" && fail "what is banned is required"
 grep -q '"g" is banned, but required "g h" has it' "$dir/err" || fail "--ban: $(cat "$dir/err")"
 translate --max-length 3 --require 'a b c d' a 2>"$dir/err" && fail "--require does not fit"
-grep -q 'line 1: .*needs [0-9]* tokens, expected at most 3' "$dir/err" || fail "--require: $(cat "$dir/err")"
+grep -q 'needs [0-9]* tokens, expected at most 3' "$dir/err" || fail "--require: $(cat "$dir/err")"
+# what no line could have is said before any is read
+for wrong in '--ban b|--prefix|a b c' '--require|' '--require|a|--temperature|1' '--ban|a|--require|a'; do
+    IFS='|' read -ra options <<<"${wrong/--ban b/--ban|b}"
+    code=0
+    translate "${options[@]}" <"$dir/few" >"$dir/out" 2>"$dir/err" || code=$?
+    [ "$code" = 2 ] && [ ! -s "$dir/out" ] && [ "$(wc -l <"$dir/err")" = 1 ] ||
+        fail "$wrong: exit $code, $(cat "$dir/err")"
+done
+translate --ban b --prefix 'a b c' a 2>"$dir/err" || true
+grep -q '"b" is banned, but the prefix "a b c" has it' "$dir/err" || fail "--prefix: $(cat "$dir/err")"
 translate --temperature 0.001 --beam 1 --ban a "$line" >"$dir/out"
 translate --temperature 0.001 --beam 1 --ban a --top-p 0.5 "$line" | cmp - "$dir/out" ||
     fail "a low temperature does not draw the likeliest"
@@ -97,11 +107,66 @@ for command in translate attention; do
         fail "$command without --to: $(cat "$dir/err")"
 done
 for line in '>>fr<< a' '>> a << b' '>>'; do
-    "$heed" translate --model "$dir/several" ">>zh<< a" "$line" 2>"$dir/err" && fail "$line has a tag"
-    grep -q 'de, zh, and line 2' "$dir/err" || fail "$line: $(cat "$dir/err")"
+    "$heed" translate --model "$dir/several" "$line" 2>"$dir/err" && fail "$line has a tag"
+    grep -q 'de, zh, and line 1' "$dir/err" || fail "$line: $(cat "$dir/err")"
+    code=0
+    "$heed" translate --model "$dir/several" ">>zh<< a" "" "$line" ">>zh<< a" >"$dir/out" 2>"$dir/err" || code=$?
+    grep -q 'line 3: it does not begin with the tag' "$dir/err" || fail "$line: $(cat "$dir/err")"
+    [ "$code" = 1 ] || fail "$line behind a tag: exit $code"
+    [ "$(sed -n 1p "$dir/out")" = "$(sed -n 4p "$dir/out")" ] && [ -z "$(sed -n 2,3p "$dir/out")" ] &&
+        [ "$(wc -l <"$dir/out")" = 4 ] || fail "$line stops other lines: $(cat "$dir/out")"
 done
 printf '>>de<< a\n\n' | "$heed" translate --model "$dir/several" --quiet >"$dir/out"
 "$heed" translate --model "$dir/several" --quiet --to de a "" | cmp - "$dir/out" || fail "a tag and --to differ"
+
+# ---- a line that cannot be translated does not stop the others ----
+
+# a text that is cut into pieces cannot have what is required; lines around it are as they were
+long=$(awk 'BEGIN { for (i = 0; i < 120; i++) printf "a b c d e " }')
+{ head -n 3 "$dir/test"; echo "$long"; sed -n 4,1100p "$dir/test"; echo "$long"; } >"$dir/odd"
+code=0
+translate --require 'a b' <"$dir/odd" >"$dir/out" 2>"$dir/err" || code=$?
+[ "$code" = 1 ] || fail "two bad lines: exit $code"
+grep -v "^$long" "$dir/odd" | translate --require 'a b' >"$dir/want"
+sed -i '3a\
+' "$dir/want"
+echo >>"$dir/want"
+cmp "$dir/out" "$dir/want" || fail "bad lines change others"
+[ "$(sed 's/in [0-9]* pieces/in N pieces/' "$dir/err")" = "heed: line 4: it is translated in N pieces, expected one where something is required
+heed: line 202: it is translated in N pieces, expected one where something is required
+heed: 2 of 202 lines could not be translated" ] || fail "bad lines: $(cat "$dir/err")"
+code=0
+translate --require 'a b' --json "$long" a >"$dir/out" 2>/dev/null || code=$?
+[ "$code" = 1 ] && head -n 1 "$dir/out" | grep -q '"translations": \[\], "flags": \[\], "error": "it is' ||
+    fail "bad lines in JSON: exit $code, $(cat "$dir/out")"
+sed -n 2p "$dir/out" | grep -q '"translations": \[{"text"' || fail "JSON behind a bad line: $(cat "$dir/out")"
+code=0
+translate --score-only <(printf '%s\na\n' "$(yes a | head -n 600 | tr '\n' ' ')") <<<$'a\na' >"$dir/out" 2>"$dir/err" || code=$?
+[ "$code" = 1 ] && [ -z "$(head -n 1 "$dir/out")" ] && tail -n 1 "$dir/out" | grep -q '^-[0-9.]* -[0-9.]* 2$' ||
+    fail "--score-only of a line that is too long: exit $code, $(cat "$dir/out" "$dir/err")"
+code=0
+"$heed" evaluate --quiet --model "$dir/model" --require 'a b' --src "$dir/odd" --ref "$dir/odd" >"$dir/out" 2>"$dir/err" || code=$?
+[ "$code" = 1 ] && grep -q '^BLEU' "$dir/out" && grep -q '2 of 202 lines could not' "$dir/err" ||
+    fail "evaluate with bad lines: exit $code, $(cat "$dir/out" "$dir/err")"
+
+# ---- weights so large that scores are not numbers ----
+
+cp -r "$dir/model" "$dir/huge"
+header=$(head -c 8 "$dir/model/model.safetensors" | od -An -t u8 | tr -d ' ')
+all=$(wc -c <"$dir/model/model.safetensors")
+{ head -c $((8 + header)) "$dir/model/model.safetensors" | sed 's/"crc32"/"crc__"/'
+    head -c $((all - 8 - header)) /dev/zero | tr '\0' '\176'; } >"$dir/huge/model.safetensors"
+for options in '' --json '--nbest 2' '--temperature 1' '--json --align'; do
+    code=0
+    # shellcheck disable=SC2086 # the options are several words
+    "$heed" translate --model "$dir/huge" $options "a b" "" >"$dir/out" 2>"$dir/err" || code=$?
+    [ "$code" = 1 ] && grep -q 'line 1: .*finite' "$dir/err" && ! grep -qi 'nan\|inf[^o]' "$dir/out" ||
+        fail "huge weights, $options: exit $code, $(cat "$dir/out" "$dir/err")"
+done
+"$heed" translate --model "$dir/huge" --score-only <(echo a) <<<a >"$dir/out" 2>"$dir/err" && fail "huge scores"
+[ -z "$(cat "$dir/out")" ] || fail "huge weights, --score-only: $(cat "$dir/out")"
+"$heed" attention --model "$dir/huge" a >"$dir/out" 2>"$dir/err" && fail "attention of huge weights"
+grep -q finite "$dir/err" || fail "attention of huge weights: $(cat "$dir/err")"
 
 # ---- what was looked at ----
 

@@ -34,11 +34,11 @@ static int read_text(struct evaluate *c)
 
 static int translate(struct evaluate *c)
 {
-    struct heed_result out[TRANSLATOR_BLOCK];
+    const struct heed_result *out = NULL;
     int code = CLI_DONE;
     for (int i = 0, n; i < c->src.n && code == CLI_DONE; i += n) {
         n = c->src.n - i < TRANSLATOR_BLOCK ? c->src.n - i : TRANSLATOR_BLOCK;
-        code = translator_run(&c->t, (const char *const *)c->src.v + i, NULL, n, out);
+        code = translator_run(&c->t, (const char *const *)c->src.v + i, NULL, n, &out);
         for (int k = 0; k < n && code == CLI_DONE; k++) {
             c->hyp[i + k] = strdup(out[k].text);
             if (!c->hyp[i + k]) code = cli_failure("out of memory after %d lines", i + k);
@@ -80,7 +80,8 @@ static int run(struct evaluate *c)
                           c->tokenize);
     if (code != CLI_DONE) return code;
     print(c, &s, seconds);
-    return cli_flush();
+    code = cli_flush();
+    return code == CLI_DONE ? translator_verdict(&c->t) : code;
 }
 
 static void release(struct evaluate *c)

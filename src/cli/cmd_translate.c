@@ -21,7 +21,6 @@ struct translate {
     const char *score_only; /* a file of translations, NULL: search */
     struct reader given;    /* of that file */
     bool json, interactive;
-    struct heed_result *result; /* [TRANSLATOR_BLOCK][nbest] */
     int64_t line, mended, controls;
 };
 
@@ -98,7 +97,7 @@ static void print_json(const struct translate *c, const char *source, int64_t li
     printf("{\"line\": %lld, \"source\": ", (long long)line);
     text_print_json(source, strlen(source));
     fputs(", \"translations\": [", stdout);
-    for (int k = 0; k < nbest && r[k].text; k++) {
+    for (int k = 0; k < nbest && r[k].text && !r[0].status; k++) {
         fputs(k ? ", {\"text\": " : "{\"text\": ", stdout);
         text_print_json(r[k].text, r[k].len);
         printf(", \"score\": %.9g, \"logp\": %.9g, \"tokens\": %d", r[k].score, r[k].logp,
@@ -109,21 +108,28 @@ static void print_json(const struct translate *c, const char *source, int64_t li
     putchar(']');
     if (r[0].alignment) print_alignment(source, &r[0]);
     print_flags(r[0].flags);
+    if (r[0].status) {
+        fputs(", \"error\": ", stdout);
+        text_print_json(r[0].why, strlen(r[0].why));
+    }
     puts("}");
 }
 
+/* A line that could not be scored stays empty. */
 static void print_score(const struct heed_result *r)
 {
-    printf("%.9g %.9g %d\n", r->score, r->logp, r->tokens);
+    if (!r->status) printf("%.9g %.9g %d", r->score, r->logp, r->tokens);
+    putchar('\n');
 }
 
 static int translate_block(struct translate *c, const char *const *text, const char *const *given,
                            int n)
 {
     int nbest = c->t.o.nbest;
-    int code = translator_run(&c->t, text, given, n, c->result);
+    const struct heed_result *result = NULL;
+    int code = translator_run(&c->t, text, given, n, &result);
     for (int i = 0; i < n && code == CLI_DONE; i++) {
-        const struct heed_result *r = c->result + (size_t)i * nbest;
+        const struct heed_result *r = result + (size_t)i * nbest;
         c->controls += text_has_controls(text[i]);
         c->line++;
         if (c->json) {
@@ -224,17 +230,14 @@ static int run(struct translate *c)
 {
     int code = translator_open(&c->t);
     if (code == CLI_DONE) {
-        size_t n = (size_t)TRANSLATOR_BLOCK * c->t.o.nbest;
-        c->result = malloc(n * sizeof *c->result);
-        code = !c->result ? cli_failure("out of memory: %zu translations", n)
-               : c->score_only && !reader_open(&c->given, c->score_only) ? CLI_FAILURE
-               : c->texts.n                                              ? translate_words(c)
-                                                                         : translate_stdin(c);
+        code = c->score_only && !reader_open(&c->given, c->score_only) ? CLI_FAILURE
+               : c->texts.n                                            ? translate_words(c)
+                                                                       : translate_stdin(c);
         translator_progress_end(&c->t);
     }
     if (code == CLI_DONE) report(c);
+    if (code == CLI_DONE) code = translator_verdict(&c->t);
     reader_close(&c->given);
-    free(c->result);
     translator_close(&c->t);
     return code;
 }
@@ -263,7 +266,8 @@ int cmd_translate(int argc, char **argv)
             "Translates each TEXT or, without one, each line of standard input; a line out for\n"
             "every line in, or as many as --nbest says, the last of them empty where there are\n"
             "fewer translations. A long line is translated sentence by sentence. A translation\n"
-            "does not depend on the lines around it or on the threads.",
+            "does not depend on the lines around it or on the threads. A line that cannot be\n"
+            "translated as asked stays empty and is named on stderr; the exit code is then 1.",
         .example =
             "  heed translate --to de \"A dog runs.\"\n"
             "  heed translate --model model < test.en > test.de\n"

@@ -4,11 +4,15 @@
 #include "cli/translator.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+
+/* Translated in the place of a line that lacks a tag. */
+static const char UNTAGGED[] = "";
 
 void translator_init(struct translator *t)
 {
@@ -100,18 +104,56 @@ static bool is_tagged(const struct heed_tokenizer *k, const char *line)
     return false;
 }
 
-int translator_check(const struct translator *t, const char *const *line, int n)
+/* Where no line had a tag so far, it is --to that is missing; behind one that had, it is the line
+ * that is wrong, and an empty one is translated in its place. */
+int translator_check(struct translator *t, const char *const *line, int n)
 {
-    if (t->o.to || !t->languages[0]) return CLI_DONE;
     const struct heed_tokenizer *k = heed_model_tokenizer(t->model);
+    bool must = !t->o.to && t->languages[0];
     for (int i = 0; i < n; i++) {
-        if (line[i][strspn(line[i], " \t\r")] == '\0' || is_tagged(k, line[i])) continue;
-        return cli_misuse("--to is missing: this model translates to %s, and line %lld does not "
-                          "begin with a tag such as >>%.*s<<",
-                          t->languages, (long long)t->lines + i + 1,
-                          (int)strcspn(t->languages, ","), t->languages);
+        bool blank = line[i][strspn(line[i], " \t\r")] == '\0';
+        bool lacks = must && !blank && !is_tagged(k, line[i]);
+        if (lacks && !t->tagged) {
+            return cli_misuse("--to is missing: this model translates to %s, and line %lld does "
+                              "not begin with a tag such as >>%.*s<<",
+                              t->languages, (long long)t->lines + i + 1,
+                              (int)strcspn(t->languages, ","), t->languages);
+        }
+        t->tagged = t->tagged || !blank;
+        t->line[i] = lacks ? UNTAGGED : line[i];
     }
     return CLI_DONE;
+}
+
+static int block_open(struct translator *t)
+{
+    size_t results = (size_t)TRANSLATOR_BLOCK * t->o.nbest;
+    t->wish = calloc(TRANSLATOR_BLOCK, sizeof *t->wish);
+    t->line = calloc(TRANSLATOR_BLOCK, sizeof *t->line);
+    t->result = calloc(results, sizeof *t->result);
+    if (!t->wish || !t->line || !t->result) {
+        return cli_failure("out of memory: %zu translations", results);
+    }
+    for (int i = 0; i < TRANSLATOR_BLOCK; i++) {
+        t->wish[i] = (struct heed_wish){.prefix = t->prefix,
+                                        .required = t->required.v,
+                                        .required_n = t->required.n,
+                                        .banned = t->banned.v,
+                                        .banned_n = t->banned.n};
+    }
+    return CLI_DONE;
+}
+
+/* What no text could be given is said before any is read: an empty one is not searched for. */
+static int wishes_check(struct translator *t)
+{
+    struct heed_error err = {0};
+    const struct heed_result *out = NULL;
+    if (!t->prefix && !t->required.n && !t->banned.n) return CLI_DONE;
+    if (heed_translate_with(t->session, &(const char *){""}, t->wish, 1, &out, &err) != HEED_OK) {
+        return cli_failure("%s", err.text);
+    }
+    return out->status ? cli_misuse("%s", out->why) : CLI_DONE;
 }
 
 int translator_open(struct translator *t)
@@ -127,10 +169,12 @@ int translator_open(struct translator *t)
     if (t->model) t->session = heed_session_open(t->model, &t->o, &err);
     if (!t->session) return cli_failure("%s", err.text);
     if (!t->o.to) languages_list(t);
+    int code = block_open(t);
+    if (code == CLI_DONE) code = wishes_check(t);
     /* a person waits for a file to fill; lines on the screen speak for themselves */
     t->progress = !t->quiet && isatty(STDERR_FILENO) && !isatty(STDOUT_FILENO);
     t->start = now();
-    return CLI_DONE;
+    return code;
 }
 
 void translator_close(struct translator *t)
@@ -138,6 +182,9 @@ void translator_close(struct translator *t)
     heed_session_free(t->session);
     heed_model_free(t->model);
     heed_engine_free(t->engine);
+    free(t->wish);
+    free(t->line);
+    free(t->result);
     words_release(&t->required);
     words_release(&t->banned);
 }
@@ -167,46 +214,45 @@ bool translator_has_wishes(const struct translator *t)
     return t->prefix || t->required.n || t->banned.n || t->o.temperature > 0;
 }
 
-static enum heed_status translate(struct translator *t, const char *const *line,
-                                  const char *const *given, int n, const struct heed_result **out,
-                                  struct heed_error *err)
+/* Names the lines that could not be translated. */
+static void report_refused(struct translator *t, int n)
 {
-    struct heed_wish wish[TRANSLATOR_BLOCK];
-    if (given) return heed_rescore(t->session, line, given, n, out, err);
     for (int i = 0; i < n; i++) {
-        wish[i] = (struct heed_wish){.prefix = t->prefix,
-                                     .required = t->required.v,
-                                     .required_n = t->required.n,
-                                     .banned = t->banned.v,
-                                     .banned_n = t->banned.n};
+        struct heed_result *r = &t->result[(size_t)i * t->o.nbest];
+        if (t->line[i] == UNTAGGED) {
+            r->status = HEED_EARG;
+            r->why = "it does not begin with the tag of a language, as lines before it did";
+        }
+        if (!r->status) continue;
+        t->refused++;
+        cli_failure("line %lld: %s", (long long)t->lines + i + 1, r->why);
     }
-    return heed_translate_with(t->session, line, wish, n, out, err);
-}
-
-/* Says which line it is that cannot be translated as asked. */
-static int fail_line(struct translator *t, const char *const *line, const char *const *given, int n)
-{
-    struct heed_error err = {0};
-    const struct heed_result *result;
-    int i = 0;
-    while (i + 1 < n && !translate(t, line + i, given ? given + i : NULL, 1, &result, &err)) i++;
-    if (i + 1 == n) translate(t, line + i, given ? given + i : NULL, 1, &result, &err);
-    return cli_failure("line %lld: %s", (long long)t->lines + i + 1, err.text);
 }
 
 int translator_run(struct translator *t, const char *const *line, const char *const *given, int n,
-                   struct heed_result *out)
+                   const struct heed_result **out)
 {
     struct heed_error err = {0};
     const struct heed_result *result = NULL;
     int code = translator_check(t, line, n);
     if (code != CLI_DONE) return code;
-    enum heed_status status = translate(t, line, given, n, &result, &err);
-    if (status == HEED_EARG) return fail_line(t, line, given, n);
+    enum heed_status status =
+        given ? heed_rescore(t->session, t->line, given, n, &result, &err)
+              : heed_translate_with(t->session, t->line, t->wish, n, &result, &err);
     if (status != HEED_OK) return cli_failure("%s", err.text);
-    memcpy(out, result, (size_t)n * t->o.nbest * sizeof *out);
-    for (int i = 0; i < n; i++) t->tokens += out[(size_t)i * t->o.nbest].tokens;
+    memcpy(t->result, result, (size_t)n * t->o.nbest * sizeof *t->result);
+    report_refused(t, n);
+    for (int i = 0; i < n; i++) t->tokens += t->result[(size_t)i * t->o.nbest].tokens;
     t->lines += n;
     if (t->progress) show_progress(t);
+    *out = t->result;
     return CLI_DONE;
+}
+
+int translator_verdict(const struct translator *t)
+{
+    char refused[CLI_NUMBER_MAX], lines[CLI_NUMBER_MAX];
+    if (!t->refused) return CLI_DONE;
+    return cli_failure("%s of %s line%s could not be translated", cli_count(refused, t->refused),
+                       cli_count(lines, t->lines), t->lines == 1 ? "" : "s");
 }

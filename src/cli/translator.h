@@ -26,9 +26,14 @@ struct translator {
     struct heed_engine *engine;
     struct heed_model *model;
     struct heed_session *session;
-    bool progress; /* shown on stderr */
+    struct heed_wish *wish;     /* [TRANSLATOR_BLOCK] the same for each line */
+    struct heed_result *result; /* [TRANSLATOR_BLOCK][nbest] */
+    const char **line;          /* [TRANSLATOR_BLOCK] what is translated of the lines of a call */
+    bool tagged;                /* a line before had the tag of a language */
+    bool progress;              /* shown on stderr */
     double start;
     int64_t lines, tokens; /* so far; of the best translations */
+    int64_t refused;       /* lines that could not be translated */
 };
 
 enum {
@@ -49,13 +54,16 @@ void translator_close(struct translator *t);
 /* Whether the options say what translations must be like. */
 bool translator_has_wishes(const struct translator *t);
 
-/* Whether it is known which language to translate each line to. */
-int translator_check(const struct translator *t, const char *const *line, int n);
-/* Translates n lines, at most TRANSLATOR_BLOCK, into out[n * nbest] as heed_translate does. Where
- * given is not NULL, its lines are scored as translations instead. The texts stay valid until the
- * next call. */
+/* Whether it is known which language to translate the lines to: by --to, or by a tag before the
+ * first of them that is not blank. */
+int translator_check(struct translator *t, const char *const *line, int n);
+/* Translates n lines, at most TRANSLATOR_BLOCK: (*out)[n * nbest] as of heed_translate, valid until
+ * the next call. Where given is not NULL, its lines are scored as translations instead. A line that
+ * cannot be translated is named on stderr, and its result says so too. */
 int translator_run(struct translator *t, const char *const *line, const char *const *given, int n,
-                   struct heed_result *out);
+                   const struct heed_result **out);
+/* At the end: CLI_DONE, or CLI_FAILURE after a sentence where lines could not be translated. */
+int translator_verdict(const struct translator *t);
 /* Seconds since the model was loaded. */
 double translator_seconds(const struct translator *t);
 /* The line of progress stays as it is, and what follows goes below it. */

@@ -343,8 +343,21 @@ static bool none_can_win(const struct beam *b, int live)
     return top / beam_penalty(b->o.length_penalty, b->longest) <= b->done[b->o.nbest - 1].score;
 }
 
+/* The best log-probability of a row is finite unless its logits are not. */
+static bool is_finite(const struct beam *b, const float *score, int stride)
+{
+    for (int i = 0; i < b->live; i++)
+        if (!isfinite(score[(size_t)i * stride])) return false;
+    return true;
+}
+
 void beam_advance(struct beam *b, const int32_t *id, const float *score, int best, int wants)
 {
+    if (!is_finite(b, score, best + wants)) {
+        b->broken = true;
+        b->live = b->done_n = 0;
+        return;
+    }
     bool drawn = b->o.temperature > 0 && !in_prefix(b);
     int live = drawn ? sample(b, id, score, best, best + wants) : search(b, id, score, best, wants);
     struct hypothesis *swap = b->alive;

@@ -60,6 +60,7 @@ struct beam {
     struct beam_wish wish;
     int longest; /* tokens of an output, end mark included */
     int live, done_n;
+    bool broken; /* the model's numbers were not finite: nothing lives and nothing is done */
     struct hypothesis *alive, *next; /* [width] */
     struct hypothesis *done;         /* [width], best first */
     struct candidate *candidate;     /* of a step */

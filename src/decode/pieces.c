@@ -26,6 +26,8 @@ void pieces_release(struct pieces *p)
         for (int k = 0; k < p->phrases[i].n; k++) free(p->phrases[i].v[k].v);
         free(p->phrases[i].v);
     }
+    for (int i = 0; p->refused && i < p->texts; i++) free(p->refused[i]);
+    free(p->refused);
     free(p->ids.v);
     free(p->part);
     free(p->text);
@@ -35,6 +37,24 @@ void pieces_release(struct pieces *p)
     free(p->wish);
     free(p->out);
     free(p->flags);
+}
+
+void pieces_of(const struct pieces *p, int text, int *first, int *last)
+{
+    *first = p->part[p->text[text]].first;
+    *last = p->part[p->text[text + 1]].first;
+}
+
+enum heed_status pieces_refuse(struct pieces *p, int text, const struct heed_error *why,
+                               struct heed_error *err)
+{
+    int first, last;
+    pieces_of(p, text, &first, &last);
+    for (int i = first; i < last; i++) p->src[i].n = p->wish[i].prefix.n = 0;
+    if (!p->refused[text]) p->refused[text] = malloc(sizeof *why);
+    if (!p->refused[text]) return error_memory(err, sizeof *why, "a text that is refused");
+    *p->refused[text] = *why;
+    return HEED_OK;
 }
 
 /* Whether a text begins with a Chinese, Japanese or full-width character, between which there are
@@ -170,7 +190,9 @@ enum heed_status pieces_fill(struct pieces *p, const struct heed_tokenizer *t,
     p->whole = o->whole;
     p->text = malloc(((size_t)texts + 1) * sizeof *p->text);
     p->phrases = calloc((size_t)texts + 1, sizeof *p->phrases);
-    if (!p->text || !p->phrases) return error_memory(err, texts * sizeof *p->text, "sentences");
+    p->refused = calloc((size_t)texts + 1, sizeof *p->refused);
+    if (!p->text || !p->phrases || !p->refused)
+        return error_memory(err, texts * sizeof *p->text, "sentences");
     p->texts = texts;
     enum heed_status status = HEED_OK;
     for (int i = 0; i < texts && !status; i++) {
@@ -221,17 +243,19 @@ static bool phrase_has(const struct heed_ids *phrase, const struct heed_ids *par
 static enum heed_status phrases_make(struct phrases *p, const struct heed_tokenizer *t,
                                      const struct heed_wish *w, struct heed_error *err)
 {
-    int n = w->required_n + w->banned_n;
     if (w->required_n < 0 || w->required_n > BEAM_REQUIRED || w->banned_n < 0 ||
         w->banned_n > BEAM_BANNED)
         return error_set(err, HEED_EARG,
                          "%d texts are required and %d banned, expected 0 to %d and 0 to %d",
                          w->required_n, w->banned_n, BEAM_REQUIRED, BEAM_BANNED);
+    int n = w->required_n + w->banned_n;
     if (n == 0) return HEED_OK;
+    enum heed_status status = error_strings(err, "required", w->required, w->required_n);
+    if (!status) status = error_strings(err, "banned", w->banned, w->banned_n);
+    if (status) return status;
     p->v = calloc(n, sizeof *p->v);
     if (!p->v) return error_memory(err, n * sizeof *p->v, "phrases");
     p->n = n;
-    enum heed_status status = HEED_OK;
     for (int i = 0; i < n && !status; i++)
         status = phrase_make(
             &p->v[i], t, i < w->required_n ? w->required[i] : w->banned[i - w->required_n], err);
@@ -243,43 +267,62 @@ static enum heed_status phrases_make(struct phrases *p, const struct heed_tokeni
     return status;
 }
 
+/* Whether a translation can have what is asked of it, and in at most `longest` tokens. */
+static enum heed_status check_wish(const struct beam_wish *x, int longest,
+                                   const struct heed_wish *w, struct heed_error *err)
+{
+    for (int i = 0; i < x->banned_n; i++)
+        if (phrase_has(&x->prefix, &x->banned[i]))
+            return error_set(err, HEED_EARG, "\"%s\" is banned, but the prefix \"%s\" has it",
+                             w->banned[i], w->prefix);
+    if (beam_least(x) > longest)
+        return error_set(err, HEED_EARG, "what is given needs %d tokens, expected at most %d",
+                         beam_least(x), longest);
+    return HEED_OK;
+}
+
 /* The wish of a text for its pieces: the prefix is the first one's, what is banned is for all. */
 static enum heed_status wish_text(struct pieces *p, const struct heed_tokenizer *t, int text,
-                                  const struct heed_wish *w, struct heed_error *err)
+                                  int longest, const struct heed_wish *w, struct heed_error *err)
 {
-    int first = p->part[p->text[text]].first, n = p->part[p->text[text + 1]].first - first;
+    int first, last;
+    pieces_of(p, text, &first, &last);
+    if (last - first > 1 && (p->whole || w->required_n))
+        return error_set(err, HEED_EARG, "it is translated in %d pieces, expected one where %s",
+                         last - first, p->whole ? "it is scored" : "something is required");
     struct phrases *phrases = &p->phrases[text];
-    if (n == 0) return HEED_OK;
-    if (n > 1 && (p->whole || w->required_n))
-        return error_set(err, HEED_EARG,
-                         "text %d is translated in %d pieces, expected one where %s", text + 1, n,
-                         p->whole ? "it is scored" : "something is required");
     enum heed_status status = phrases_make(phrases, t, w, err);
-    for (int i = first; i < first + n && !status; i++) {
-        p->wish[i].required = phrases->v;
-        p->wish[i].required_n = w->required_n;
-        p->wish[i].banned = phrases->v ? phrases->v + w->required_n : NULL;
-        p->wish[i].banned_n = w->banned_n;
+    struct beam_wish x = {.required = phrases->v,
+                          .required_n = w->required_n,
+                          .banned = phrases->v ? phrases->v + w->required_n : NULL,
+                          .banned_n = w->banned_n};
+    if (!status && w->prefix) status = heed_encode(t, w->prefix, strlen(w->prefix), &x.prefix, err);
+    if (!status && p->whole) status = append_id(&x.prefix, tokenizer_eos(t), err);
+    if (!status) status = check_wish(&x, longest, w, err);
+    if (status || first == last) {
+        free(x.prefix.v);
+        return status;
     }
-    struct heed_ids *prefix = &p->wish[first].prefix;
-    if (!status && w->prefix) status = heed_encode(t, w->prefix, strlen(w->prefix), prefix, err);
-    if (!status && p->whole) status = append_id(prefix, tokenizer_eos(t), err);
-    return status;
+    for (int i = first; i < last; i++) {
+        p->wish[i] = x;
+        x.prefix = (struct heed_ids){0};
+    }
+    return HEED_OK;
 }
 
 enum heed_status pieces_wish(struct pieces *p, const struct heed_tokenizer *t, int longest,
                              const struct heed_wish *wish, struct heed_error *err)
 {
-    for (int i = 0; i < p->texts; i++) {
-        enum heed_status status = wish_text(p, t, i, &wish[i], err);
-        if (status) return status;
-        int n = beam_least(&p->wish[p->part[p->text[i]].first]);
-        if (n > longest)
-            return error_set(err, HEED_EARG,
-                             "what is given for text %d needs %d tokens, expected at most %d",
-                             i + 1, n, longest);
+    enum heed_status status = HEED_OK;
+    for (int i = 0; i < p->texts && !status; i++) {
+        struct heed_error why = {0};
+        status = wish_text(p, t, i, longest, &wish[i], &why);
+        if (status == HEED_EARG)
+            status = pieces_refuse(p, i, &why, err);
+        else if (status && err)
+            *err = why;
     }
-    return HEED_OK;
+    return status;
 }
 
 /* ---- from pieces to texts ---- */
@@ -386,10 +429,18 @@ static enum heed_status add_up(const struct pieces *p, const struct heed_tokeniz
     return HEED_OK;
 }
 
+static enum heed_status join_refused(const struct heed_error *why, struct heed_result *r,
+                                     struct heed_error *err)
+{
+    *r = (struct heed_result){.text = strdup(""), .status = why->status, .why = strdup(why->text)};
+    return r->text && r->why ? HEED_OK : error_memory(err, sizeof *why, "a text that is refused");
+}
+
 enum heed_status pieces_join(struct pieces *p, const struct heed_tokenizer *t, int text, int rank,
                              struct heed_result *r, struct heed_error *err)
 {
     int first = p->text[text], last = p->text[text + 1];
+    if (p->refused[text]) return rank ? HEED_OK : join_refused(p->refused[text], r, err);
     if (first == last && rank) return HEED_OK;
     for (int i = p->part[first].first; rank && i < p->part[last].first; i++)
         if (!p->out[(size_t)i * p->nbest + rank].ids.v) return HEED_OK;

@@ -41,7 +41,8 @@ struct pieces {
     struct translation *out; /* [n * nbest] */
     unsigned *flags;         /* [n] of the best translation; see heed_result */
     int n, nbest;
-    int tag_n; /* ids of the tag */
+    struct heed_error **refused; /* [texts] why a text is not translated; NULL: it is */
+    int tag_n;                   /* ids of the tag */
     bool whole;
 };
 
@@ -57,16 +58,23 @@ struct pieces_options {
 enum heed_status pieces_fill(struct pieces *p, const struct heed_tokenizer *t,
                              const struct pieces_options *o, const char *const *text, int texts,
                              struct heed_error *err);
-/* wish [texts]; what is given whole gets its end mark. longest: tokens of a translation. */
+/* wish [texts]; what is given whole gets its end mark. longest: tokens of a translation. A text
+ * whose wish cannot be granted is refused. */
 enum heed_status pieces_wish(struct pieces *p, const struct heed_tokenizer *t, int longest,
                              const struct heed_wish *wish, struct heed_error *err);
 void pieces_release(struct pieces *p);
+/* Takes a text out of what is searched for; its result will say why. */
+enum heed_status pieces_refuse(struct pieces *p, int text, const struct heed_error *why,
+                               struct heed_error *err);
+/* The pieces of a text are [*first, *last). */
+void pieces_of(const struct pieces *p, int text, int *first, int *last);
 
 /* The ids of a part's translation `rank`, which the caller frees. */
 enum heed_status pieces_target(const struct pieces *p, int part, int rank, struct heed_ids *ids,
                                struct heed_error *err);
 /* Translation `rank` of a text, whose text, ids and scores the caller frees; where there are fewer,
- * the result stays as it is. The best is always there: that of a text without tokens is empty. */
+ * the result stays as it is. The best is always there: that of a text without tokens, or of one
+ * that was refused, is empty. The caller frees r->why as well. */
 enum heed_status pieces_join(struct pieces *p, const struct heed_tokenizer *t, int text, int rank,
                              struct heed_result *r, struct heed_error *err);
 

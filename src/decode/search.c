@@ -332,6 +332,7 @@ static enum heed_status slot_finish(const struct search *s, struct slot *k, stru
 {
     int nbest = s->o.beam.nbest, n = k->beam.done_n < nbest ? k->beam.done_n : nbest;
     enum heed_status status = HEED_OK;
+    out[(size_t)k->which * nbest].broken = k->beam.broken;
     for (int i = 0; i < n && !status; i++)
         status = translation_make(&out[(size_t)k->which * nbest + i], &k->beam.done[i],
                                   s->o.beam.eos, err);

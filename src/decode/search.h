@@ -33,6 +33,7 @@ struct translation {
     struct heed_ids ids;
     float *token_score; /* [ids.n], or [ids.n + 1] when ended */
     bool ended;
+    bool broken;        /* of the first: there are none, since the model's numbers are not finite */
     double logp, score; /* the sum of the former; by the length penalty */
     float *attention;   /* [tokens, heads, source tokens + 1] or NULL: see search_watch */
 };

@@ -2,6 +2,7 @@
  * session.c - heed.h's model and session: text in, text out.
  */
 #include <limits.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -225,6 +226,7 @@ static void results_free(struct heed_session *s)
 {
     for (size_t i = 0; i < s->results; i++) {
         free((char *)s->result[i].text);
+        free((char *)s->result[i].why);
         free((int32_t *)s->result[i].id);
         free((float *)s->result[i].token_logp);
         free((struct heed_alignment *)s->result[i].alignment);
@@ -296,13 +298,60 @@ static enum heed_status look(struct heed_session *s, struct pieces *p, struct he
     int *bad = malloc((p->n + 1) * sizeof *bad), n = 0;
     if (!bad) return error_memory(err, p->n * sizeof *bad, "the flags of translations");
     for (int i = 0; i < p->n; i++) {
-        if (!p->src[i].n) continue;
+        if (!p->src[i].n || p->out[(size_t)i * p->nbest].broken) continue;
         p->flags[i] = flags_of(p, i, &p->out[(size_t)i * p->nbest]);
         if (p->flags[i] & FAULTS_TO_MEND) bad[n++] = i;
     }
     bool again = n && !p->whole && !s->o.no_repeat_ngram;
     enum heed_status status = again ? retry(s, p, bad, n, err) : HEED_OK;
     free(bad);
+    return status;
+}
+
+/* Why piece i has no translation, or none whose scores are numbers; HEED_OK where it has. Scores
+ * stay so far from the largest float that sums over pieces are finite too. */
+static enum heed_status check_found(const struct pieces *p, int i, struct heed_error *why)
+{
+    const double most = 1e30;
+    const struct translation *x = &p->out[(size_t)i * p->nbest];
+    bool finite = !x->broken, found = x->ids.v;
+    if (!p->src[i].n && !p->wish[i].prefix.n) return HEED_OK; /* there was nothing to search for */
+    for (int k = 0; k < p->nbest; k++) finite = finite && fabs(x[k].logp) < most;
+    if (!finite || (!found && p->whole))
+        return error_set(why, HEED_ENUMERIC,
+                         "the model gives it no score that is a finite number: its weights are "
+                         "damaged or far too large");
+    return found ? HEED_OK
+                 : error_set(why, HEED_EARG,
+                             "nothing is left to say: every token is banned, comes too early or "
+                             "repeats what may not be repeated");
+}
+
+static enum heed_status refuse_unfound(struct pieces *p, struct heed_error *err)
+{
+    for (int i = 0; i < p->texts; i++) {
+        struct heed_error why = {0};
+        int first, last;
+        pieces_of(p, i, &first, &last);
+        for (int k = first; k < last && !why.status; k++) check_found(p, k, &why);
+        enum heed_status status = why.status ? pieces_refuse(p, i, &why, err) : HEED_OK;
+        if (status) return status;
+    }
+    return HEED_OK;
+}
+
+/* What is required cannot be drawn. */
+static enum heed_status refuse_required(const struct heed_session *s, struct pieces *p,
+                                        const struct heed_wish *wish, struct heed_error *err)
+{
+    struct heed_error why;
+    enum heed_status status = HEED_OK;
+    if (s->o.temperature <= 0) return HEED_OK;
+    error_set(&why, HEED_EARG,
+              "temperature is %g, expected 0: what is required can only be searched for",
+              (double)s->o.temperature);
+    for (int i = 0; i < p->texts && !status; i++)
+        if (wish[i].required_n) status = pieces_refuse(p, i, &why, err);
     return status;
 }
 
@@ -371,7 +420,7 @@ static enum heed_status align(struct heed_session *s, struct pieces *p, struct h
     for (int i = 0; i < p->texts && !status; i++) {
         struct heed_result *r = &s->result[(size_t)i * p->nbest];
         struct heed_alignment *a = NULL;
-        if (r->text) status = align_text(&a, p, s->m->tokenizer, i, attention, r, err);
+        if (!r->status) status = align_text(&a, p, s->m->tokenizer, i, attention, r, err);
         r->alignment = a;
     }
     for (int i = 0; i < p->n; i++) free(attention[i]);
@@ -395,8 +444,10 @@ static enum heed_status translate(struct heed_session *s, const char *const *src
     results_free(s);
     enum heed_status status = pieces_fill(&p, t, &po, src, n, err);
     if (!status && wish) status = pieces_wish(&p, t, longest, wish, err);
+    if (!status && wish) status = refuse_required(s, &p, wish, err);
     if (!status) status = search_run(s->search, p.src, p.wish, p.n, p.out, err);
     if (!status) status = look(s, &p, err);
+    if (!status) status = refuse_unfound(&p, err);
     if (!status && !(s->result = calloc((size_t)n * nbest + 1, sizeof *s->result)))
         status = error_memory(err, n * sizeof *s->result, "translations");
     if (!status) s->results = (size_t)n * nbest;
@@ -435,14 +486,7 @@ enum heed_status heed_translate_with(struct heed_session *s, const char *const *
                                      const struct heed_result **out, struct heed_error *err)
 {
     enum heed_status status = check_call(s, src, n, out, err);
-    if (status) return status;
-    for (int i = 0; wish && i < n; i++)
-        if (wish[i].required_n && s->o.temperature > 0)
-            return error_set(err, HEED_EARG,
-                             "temperature is %g, expected 0: what is required can "
-                             "only be searched for",
-                             (double)s->o.temperature);
-    return translate(s, src, wish, false, n, out, err);
+    return status ? status : translate(s, src, wish, false, n, out, err);
 }
 
 enum heed_status heed_rescore(struct heed_session *s, const char *const *src,
@@ -540,6 +584,7 @@ enum heed_status heed_attention_of(struct heed_session *s, const char *src, cons
     if (!status)
         status =
             tgt ? heed_rescore(s, &src, &tgt, 1, &r, err) : heed_translate(s, &src, 1, &r, err);
+    if (!status && r->status) status = error_set(err, r->status, "%s", r->why);
     if (!status) {
         struct heed_ids ids = {(int32_t *)r->id, (size_t)r->tokens, 0};
         a = attention_make(&s->m->p->config, t, &p.src[0], &ids, err);
