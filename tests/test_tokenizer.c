@@ -402,7 +402,8 @@ static bool survive(const char *data, size_t len)
     struct heed_ids ids = {0};
     char *text;
     size_t text_len;
-    static const char some[] = "der große 一只狗 running \xff >>de<< é";
+    static char some[1000] = "der große 一只狗 running \xff >>de<< é ";
+    memset(some + strlen(some), 'q', sizeof some - 1 - strlen(some));
     if (!heed_encode(t, some, sizeof some - 1, &ids, NULL) &&
         !heed_decode(t, ids.v, ids.n, &text, &text_len, NULL))
         free(text);
@@ -451,22 +452,83 @@ static bool survive_with(const char *extra, size_t n)
     return loaded;
 }
 
-/* A normalization table of `units` words of value u, and then text. */
-static bool survive_table(uint32_t units, uint32_t u, const char *text, size_t text_len)
+/* A field's number and the length of its bytes, as a varint of three bytes. */
+static unsigned char *field_begin(unsigned char *p, int number, size_t len)
 {
-    unsigned char table[4096], *p = table;
+    *p++ = (unsigned char)(number << 3 | 2);
+    *p++ = (unsigned char)(len % 128 | 128);
+    *p++ = (unsigned char)(len / 128 % 128 | 128);
+    *p++ = (unsigned char)(len / 16384);
+    return p;
+}
+
+/* A normalization table of these units, and then text. */
+static bool survive_units(const uint32_t *unit, uint32_t units, const char *text, size_t text_len)
+{
+    static unsigned char table[1 << 18];
     uint32_t blob = 4 + 4 * units + (uint32_t)text_len, size = 4 * units;
-    *p++ = 3 << 3 | 2; /* normalizer_spec, lengths as varints of two bytes */
-    *p++ = (unsigned char)((blob + 3) % 128 | 128);
-    *p++ = (unsigned char)((blob + 3) / 128);
-    *p++ = 2 << 3 | 2; /* precompiled_charsmap */
-    *p++ = (unsigned char)(blob % 128 | 128);
-    *p++ = (unsigned char)(blob / 128);
+    unsigned char *p = field_begin(table, 3, blob + 4); /* normalizer_spec */
+    p = field_begin(p, 2, blob);                        /* precompiled_charsmap */
     memcpy(p, &size, 4);
-    p += 4;
-    for (uint32_t i = 0; i < units; i++, p += 4) memcpy(p, &u, 4);
-    memcpy(p, text, text_len);
-    return survive_with((char *)table, (size_t)(p - table) + text_len);
+    memcpy(p + 4, unit, size);
+    memcpy(p + 4 + size, text, text_len);
+    return survive_with((char *)table, (size_t)(p - table) + blob);
+}
+
+/* A root and units that no walk enters. */
+static bool survive_table(uint32_t units, uint32_t root, const char *text, size_t text_len)
+{
+    uint32_t unit[512];
+    for (uint32_t i = 0; i < units; i++) unit[i] = i ? 1u << 31 : root;
+    return survive_units(unit, units, text, text_len);
+}
+
+enum { BLOCK = 256, HAS_LEAF = 1 << 8 };
+
+/* A table whose rules are "q", "qq" and so on, `rules` of them; the last may be followed by itself.
+ * Unit 0 is the root; the units behind rule k are the block k + 1. */
+static bool survive_rules(uint32_t rules, bool endless)
+{
+    static uint32_t unit[BLOCK * 200];
+    for (uint32_t i = 0; i < (rules + 2) * BLOCK; i++) unit[i] = i ? 1u << 31 : BLOCK << 10;
+    for (uint32_t k = 1; k <= rules; k++) {
+        uint32_t at = k * BLOCK ^ 'q', next = (endless && k == rules ? k : k + 1) * BLOCK;
+        unit[at] = (at ^ next) << 10 | HAS_LEAF | 'q';
+    }
+    return survive_units(unit, (rules + 2) * BLOCK, "", 1);
+}
+
+/* The model with the tags "q", "qq" and so on. */
+static bool survive_tags(int n)
+{
+    static unsigned char tag[1 << 16];
+    unsigned char *p = tag;
+    for (int i = 1; i <= n; i++) {
+        p = field_begin(p, 1, (size_t)i + 6);
+        p = field_begin(p, 1, (size_t)i);
+        memset(p, 'q', (size_t)i);
+        memcpy(p + i, "\x18\x04", 2);
+        p += i + 2;
+    }
+    return survive_with((char *)tag, (size_t)(p - tag));
+}
+
+/* SentencePiece follows its tables wherever they lead, and has room for so many matches. */
+static void test_hostile_tables(void **state)
+{
+    (void)state;
+    uint32_t unit[BLOCK] = {1u << 31 | 1u << 9}; /* a root that looks like a leaf */
+    assert_false(survive_units(unit, BLOCK, "", 1));
+    unit[0] = 1u << 31;
+    assert_false(survive_units(unit, BLOCK, "", 1));
+    assert_true(survive_rules(1, false));
+    assert_true(survive_rules(32, false));
+    assert_false(survive_rules(33, false));
+    assert_false(survive_rules(150, false));
+    assert_false(survive_rules(1, true));
+    assert_true(survive_tags(64));
+    assert_false(survive_tags(65));
+    assert_false(survive_tags(150));
 }
 
 static void test_hostile_models(void **state)
@@ -483,11 +545,11 @@ static void test_hostile_models(void **state)
                               "ab",
                               6));         /* a table of two bytes */
     assert_false(survive_with("\x0b", 1)); /* a group */
-    assert_true(survive_table(256, 0, "", 1));
-    assert_false(survive_table(255, 0, "", 1));              /* walks leave the table */
+    assert_true(survive_table(256, 'd', "", 1));
+    assert_false(survive_table(255, 'd', "", 1));            /* walks leave the table */
     assert_false(survive_table(256, 1u << 10 << 10, "", 1)); /* so does an offset */
     assert_false(survive_table(256, 1u << 8 | 'd', "", 1));  /* replacement outside */
-    assert_false(survive_table(256, 0, "x", 1));             /* text without an end */
+    assert_false(survive_table(256, 'd', "x", 1));           /* text without an end */
     assert_false(survive("\x0a\x0b\x0a\x05<unk>\x18\x02"
                          "\x0a\x03\x0a\x01"
                          "a",
@@ -572,6 +634,7 @@ int main(void)
         cmocka_unit_test(test_training_errors),
         cmocka_unit_test(test_broken_models),
         cmocka_unit_test(test_hostile_models),
+        cmocka_unit_test(test_hostile_tables),
         cmocka_unit_test(test_tags_join_nothing),
         cmocka_unit_test(test_subword_dropout_refuses),
         cmocka_unit_test(test_nothing_is_printed),

@@ -117,13 +117,93 @@ static const char *piece_read(struct wire w, struct spm_piece *p)
     return NULL;
 }
 
+/* What a check says that found no memory. */
+static const char NO_MEMORY[] = "more than there is memory to check";
+
 /*
- * The table is a double-array trie of 32-bit units in front of NUL-terminated replacements. From
- * unit i a walk goes to the units (i ^ offset) ^ label for any label below 256, and a unit with a
- * leaf has the place of its replacement in unit i ^ offset; units with the top bit are such leaves
- * and end every walk. So a table is safe if each block a unit points to lies inside the table and
- * each replacement inside the text.
+ * The table is a double-array trie of 32-bit units in front of NUL-terminated replacements. A walk
+ * begins at unit 0 and goes from unit i to the unit i ^ offset ^ byte for each byte of the text, as
+ * long as that unit has the byte for its label; the top bit of a unit is a part of its label, so
+ * those that have it are never entered. A unit with a leaf is the end of a rule, and has the place
+ * of its replacement in unit i ^ offset. The label of unit 0 is never looked at.
+ *
+ * So a table is safe if each block of 256 units that a walk can look at lies inside the table, each
+ * replacement inside the text, and no walk meets more rules than the library has room for.
  */
+struct table {
+    const unsigned char *unit;
+    uint32_t n;
+};
+
+/* The library gathers the rules that a walk meets in an array of this length. */
+enum { RULES_MAX = 32 };
+
+static uint32_t unit_at(const struct table *t, uint32_t i)
+{
+    return word_read(t->unit + 4 * (size_t)i);
+}
+
+static bool unit_has_leaf(uint32_t u)
+{
+    return u >> 8 & 1;
+}
+
+/* The first of the 256 units that may follow unit i, but for the order of these. */
+static uint32_t unit_next(const struct table *t, uint32_t i)
+{
+    uint32_t u = unit_at(t, i);
+    return i ^ (u >> 10) << ((u & 1u << 9) >> 6);
+}
+
+static bool is_child(const struct table *t, uint32_t i, uint32_t byte)
+{
+    return (unit_at(t, i) & (1u << 31 | 0xff)) == byte;
+}
+
+/* A depth-first search from the root for the most rules that a walk meets. Several units may lead
+ * to one, so each is searched once; a unit that leads back to itself could be walked for ever. */
+static const char *walks_check(const struct table *t)
+{
+    enum { UNSEEN = 255, OPEN = 254 };
+    struct visit {
+        uint32_t unit;
+        uint16_t byte; /* the next to follow */
+        uint8_t most;  /* rules on the best walk so far, the unit's own not counted */
+    } *path = malloc(t->n * sizeof *path);
+    uint8_t *rules = malloc(t->n); /* on the best walk from each unit on, its own included */
+    const char *wrong = path && rules ? NULL : NO_MEMORY;
+    size_t depth = 0;
+    if (!wrong) {
+        memset(rules, UNSEEN, t->n);
+        path[depth++] = (struct visit){0};
+        rules[0] = OPEN;
+    }
+    while (!wrong && depth > 0) {
+        struct visit *v = &path[depth - 1];
+        if (v->byte < 256) {
+            uint32_t byte = v->byte++, child = unit_next(t, v->unit) ^ byte;
+            if (!is_child(t, child, byte)) continue;
+            if (rules[child] == OPEN) {
+                wrong = "a normalization table that goes round";
+            } else if (rules[child] == UNSEEN) {
+                rules[child] = OPEN;
+                path[depth++] = (struct visit){.unit = child};
+            } else if (rules[child] > v->most) {
+                v->most = rules[child];
+            }
+            continue;
+        }
+        int most = v->most + (depth > 1 && unit_has_leaf(unit_at(t, v->unit)));
+        if (most > RULES_MAX) wrong = "a normalization table with too many rules for one text";
+        rules[v->unit] = (uint8_t)most;
+        depth--;
+        if (depth > 0 && most > path[depth - 1].most) path[depth - 1].most = (uint8_t)most;
+    }
+    free(path);
+    free(rules);
+    return wrong;
+}
+
 static const char *charsmap_check(struct wire map)
 {
     if (map.left == 0) return NULL;
@@ -131,19 +211,16 @@ static const char *charsmap_check(struct wire map)
     if (map.left < 4) return wrong;
     uint32_t bytes = word_read(map.at);
     if (bytes % 4 || bytes == 0 || bytes >= map.left - 4) return wrong;
-    const unsigned char *unit = map.at + 4;
-    uint32_t n = bytes / 4;
+    struct table t = {map.at + 4, bytes / 4};
     size_t text = map.left - 4 - bytes;
-    if (unit[bytes + text - 1] != 0) return wrong;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t u = word_read(unit + 4 * (size_t)i);
-        if (u >> 31) continue;
-        uint32_t to = i ^ (u >> 10) << ((u & 1u << 9) >> 6);
-        if ((to | 0xff) >= n) return wrong;
-        bool leaf = u >> 8 & 1;
-        if (leaf && (word_read(unit + 4 * (size_t)to) & 0x7fffffff) >= text) return wrong;
+    if (t.unit[bytes + text - 1] != 0) return wrong;
+    for (uint32_t i = 0; i < t.n; i++) {
+        uint32_t u = unit_at(&t, i), next = unit_next(&t, i);
+        if (u >> 31 && i > 0) continue;
+        if ((next | 0xff) >= t.n) return wrong;
+        if (unit_has_leaf(u) && (unit_at(&t, next) & 0x7fffffff) >= text) return wrong;
     }
-    return NULL;
+    return walks_check(&t);
 }
 
 static const char *normalizer_check(struct wire w, struct facts *facts)
@@ -199,6 +276,47 @@ static const char *part_check(const struct field *f, struct facts *facts)
     }
 }
 
+/* ---- tags ---- */
+
+/* The library gathers the tags that a text begins with in an array of this length. */
+enum { TAGS_MAX = 64 };
+
+static int by_text(const void *x, const void *y)
+{
+    const struct spm_piece *a = x, *b = y;
+    int order = memcmp(a->text, b->text, a->len < b->len ? a->len : b->len);
+    return order ? order : (a->len > b->len) - (a->len < b->len);
+}
+
+/* In the order of their texts, a tag comes behind all that it begins with, and these behind one
+ * another. */
+static const char *tags_check(struct spm_piece *tag, int n)
+{
+    const struct spm_piece *begins[TAGS_MAX];
+    int depth = 0;
+    qsort(tag, (size_t)n, sizeof *tag, by_text);
+    for (int i = 0; i < n; i++) {
+        while (depth > 0 && (begins[depth - 1]->len > tag[i].len ||
+                             memcmp(begins[depth - 1]->text, tag[i].text, begins[depth - 1]->len)))
+            depth--;
+        if (depth == TAGS_MAX) return "too many tags that begin with one another";
+        begins[depth++] = &tag[i];
+    }
+    return NULL;
+}
+
+static const char *pieces_check(const char *data, size_t len, int n)
+{
+    struct spm_piece *piece;
+    if (spm_pieces(data, len, &piece, n, NULL)) return NO_MEMORY;
+    int tags = 0;
+    for (int i = 0; i < n; i++)
+        if (piece[i].kind == SPM_TAG) piece[tags++] = piece[i];
+    const char *wrong = tags_check(piece, tags);
+    free(piece);
+    return wrong;
+}
+
 enum heed_status spm_check(const char *data, size_t len, const char *name, bool *words_alone,
                            struct heed_error *err)
 {
@@ -215,6 +333,8 @@ enum heed_status spm_check(const char *data, size_t len, const char *name, bool 
         wrong = part_check(&f, &facts);
         pieces += f.number == 1;
     }
+    if (!wrong && pieces > 0) wrong = pieces_check(data, len, pieces);
+    if (wrong == NO_MEMORY) return error_memory(err, len, name);
     if (wrong)
         return error_set(err, HEED_EFORMAT, "%s is not a usable SentencePiece model: it has %s",
                          name, wrong);
