@@ -9,6 +9,7 @@
 #include "text/tokenizer.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 enum { VOCAB = 360 };
 static const char *const tags[] = {">>de<<", ">>zh<<"};
@@ -380,6 +381,21 @@ static void test_training_errors(void **state)
                           "given twice");
     expect_training_error(ok, (struct heed_tokenizer_options){350, space, 1}, HEED_EARG, "a b");
     expect_training_error(ok, (struct heed_tokenizer_options){350, mark, 1}, HEED_EARG, "<s>");
+    static const char *const unusable[] = {"<0x41>", "a\u2581b", "\u2585", "a\x1b[1m",
+                                           "a\x7f",  "",         ","};
+    for (size_t i = 0; i < sizeof unusable / sizeof unusable[0]; i++)
+        expect_training_error(ok, (struct heed_tokenizer_options){350, &unusable[i], 1}, HEED_EARG,
+                              "is not usable: ");
+    char long_tag[5000];
+    const char *const long_tags[] = {long_tag};
+    memset(long_tag, 'x', sizeof long_tag);
+    long_tag[sizeof long_tag - 1] = '\0';
+    expect_training_error(ok, (struct heed_tokenizer_options){350, long_tags, 1}, HEED_EARG,
+                          "4999 bytes");
+    const char *nested[40]; /* "x", "xx", ... */
+    for (int i = 0; i < 40; i++) nested[i] = long_tag + sizeof long_tag - 2 - i;
+    expect_training_error(ok, (struct heed_tokenizer_options){350, nested, 40}, HEED_EARG,
+                          "begins with 33 others");
     size_t n;
     char *text = corpus('\n');
     unsigned char *gz = gzip_of(text, strlen(text), &n);
@@ -388,6 +404,39 @@ static void test_training_errors(void **state)
                           "truncated");
     free(gz);
     free(text);
+}
+
+static void expect_no_output(const char *corpus_path, const char *out, const char *words)
+{
+    struct heed_error err = {0};
+    struct heed_tokenizer_options o = {.vocab_size = 50000}; /* refused after the work is done */
+    assert_int_not_equal(heed_tokenizer_train(&corpus_path, 1, &o, out, &err), HEED_OK);
+    if (!strstr(err.text, words)) fail_msg("\"%s\" lacks \"%s\"", err.text, words);
+}
+
+/* What cannot be written is found before the work begins, and the text is never overwritten. */
+static void test_training_output(void **state)
+{
+    (void)state;
+    char *text = corpus('\n');
+    size_t n;
+    assert_int_equal(symlink(put_text("own", text), at("link")), 0);
+    assert_int_equal(link(at("own"), at("hard")), 0);
+    expect_no_output(at("own"), at("own"), "own is a text to train on");
+    expect_no_output(at("own"), at("link"), "link is a text to train on");
+    expect_no_output(at("link"), at("hard"), "hard is a text to train on");
+    char *after = file_bytes(at("own"), &n);
+    assert_int_equal(n, strlen(text));
+    assert_memory_equal(after, text, n);
+    free(after);
+    free(text);
+    expect_no_output(at("corpus"), at("missing/model"), "missing/model: No such file");
+    expect_no_output(at("corpus"), at("corpus/model"), "corpus/model: Not a directory");
+    expect_no_output(at("corpus"), folder, "not a regular file");
+    if (geteuid() != 0) {
+        assert_int_equal(mkdir(at("locked"), 0500), 0);
+        expect_no_output(at("corpus"), at("locked/model"), "Permission denied");
+    }
 }
 
 /* A model parsed from bytes that may be anything, used if it loads. */
@@ -632,6 +681,7 @@ int main(void)
         cmocka_unit_test(test_decode_refuses_wrong_ids),
         cmocka_unit_test(test_training_is_deterministic),
         cmocka_unit_test(test_training_errors),
+        cmocka_unit_test(test_training_output),
         cmocka_unit_test(test_broken_models),
         cmocka_unit_test(test_hostile_models),
         cmocka_unit_test(test_hostile_tables),

@@ -211,6 +211,35 @@ static void parent_of(char *out, const char *path)
     out[n ? n : 1] = '\0';
 }
 
+/* Renaming over /dev/null or a pipe would replace the device by a file. */
+static enum heed_status check_target(const char *path, struct heed_error *err)
+{
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return error_set(err, HEED_EIO, "cannot write %s: it exists and is not a regular file",
+                         path);
+    return HEED_OK;
+}
+
+enum heed_status file_check_write(const char *path, struct heed_error *err)
+{
+    char parent[PATH_MAX];
+    struct stat info;
+    errno = ENAMETOOLONG;
+    if (strlen(path) + sizeof ".tmp" <= sizeof parent) {
+        parent_of(parent, path);
+        errno = stat(parent, &info) != 0 ? errno : S_ISDIR(info.st_mode) ? 0 : ENOTDIR;
+        if (!errno && access(parent, W_OK | X_OK) == 0) return check_target(path, err);
+    }
+    return error_errno(err, "cannot write %s", path);
+}
+
+bool file_is_same(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 enum heed_status file_write(const char *path, const struct file_part *part, int n,
                             struct heed_error *err)
 {
@@ -220,11 +249,8 @@ enum heed_status file_write(const char *path, const struct file_part *part, int 
         errno = ENAMETOOLONG;
         return error_errno(err, "cannot write %s", path);
     }
-    /* Renaming over /dev/null or a pipe would replace the device by a file. */
-    struct stat info;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
-        return error_set(err, HEED_EIO, "cannot write %s: it exists and is not a regular file",
-                         path);
+    enum heed_status found = check_target(path, err);
+    if (found) return found;
 
     size_t total = 0;
     for (int i = 0; i < n; i++) total += part[i].len;

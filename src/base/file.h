@@ -35,6 +35,12 @@ enum heed_status file_same(const char *path, struct file_part part, bool *same,
 enum heed_status file_write(const char *path, const struct file_part *part, int n,
                             struct heed_error *err);
 
+/* Whether file_write can begin: the directory is there and may be written to, and path is new or a
+ * regular file. For asking before long work. */
+enum heed_status file_check_write(const char *path, struct heed_error *err);
+/* Whether both paths lead to one file, by whatever names and links. */
+bool file_is_same(const char *a, const char *b);
+
 /* A file of one directory as a file of the same name in another. */
 enum heed_status file_copy(const char *from_dir, const char *to_dir, const char *name,
                            struct heed_error *err);

@@ -17,6 +17,7 @@
 #include "text/spm.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -65,6 +66,10 @@ constexpr size_t TRAIN_SENTENCE_BYTES = 4192;
  * as bytes. */
 constexpr int64_t RARE_CHARACTER = 10000000;
 constexpr int MARKS = 3, BYTE_PIECES = 256, PIECES_MAX = 1 << 20;
+/* SentencePiece recurses over the bytes of a tag, and has room for 64 tags that a text begins with.
+ */
+constexpr size_t TAG_BYTES_MAX = 256;
+constexpr int TAGS_INSIDE_MAX = 32;
 constexpr size_t MODEL_BYTES_MAX = size_t(64) << 20;
 /* An encoder remembers this many words, of at most so many bytes; then it starts anew. */
 constexpr size_t WORDS_MAX = 1 << 16, WORD_BYTES_MAX = 64;
@@ -270,24 +275,54 @@ std::string coverage_choose(const survey &s, int pieces)
     return std::to_string(std::llround(part * 1e9)) + "e-9";
 }
 
+/* NULL, or why a text cannot be a tag: how SentencePiece writes a byte, a space or an unknown
+ * character, or what would end or split the list of tags. */
+const char *tag_fault(std::string_view tag)
+{
+    if (tag.empty()) return "it is empty";
+    if (!utf8_valid(tag.data(), tag.size())) return "it is not UTF-8";
+    for (unsigned char c : tag)
+        if (c <= ' ' || c == 0x7f || c == ',' || c == '"')
+            return "a tag is UTF-8 without spaces, control characters, commas and quotes";
+    if (tag.find("\u2581") != tag.npos || tag.find("\u2585") != tag.npos)
+        return "U+2581 and U+2585 have a meaning of their own in a vocabulary";
+    if (tag.size() == 6 && tag.substr(0, 3) == "<0x" && tag[5] == '>' && isxdigit(tag[3]) &&
+        isxdigit(tag[4]))
+        return "it is how a vocabulary writes a byte";
+    for (const char *mark : {"<unk>", "<s>", "</s>"})
+        if (tag == mark) return "it is a mark that is there anyway";
+    return nullptr;
+}
+
+enum heed_status tag_check(const struct heed_tokenizer_options *o, int i, struct heed_error *err)
+{
+    std::string_view tag = o->tags[i];
+    if (tag.size() > TAG_BYTES_MAX)
+        return error_set(err, HEED_EARG, "a tag has %zu bytes, expected at most %zu", tag.size(),
+                         TAG_BYTES_MAX);
+    if (const char *why = tag_fault(tag))
+        return error_set(err, HEED_EARG, "tag \"%s\" is not usable: %s", o->tags[i], why);
+    int begins = 0;
+    for (int j = 0; j < o->tags_n; j++) {
+        std::string_view other = o->tags[j];
+        if (j < i && other == tag)
+            return error_set(err, HEED_EARG, "tag \"%s\" is given twice", o->tags[i]);
+        begins += j != i && tag.substr(0, other.size()) == other;
+    }
+    if (begins > TAGS_INSIDE_MAX)
+        return error_set(err, HEED_EARG, "tag \"%s\" begins with %d others, expected at most %d",
+                         o->tags[i], begins, TAGS_INSIDE_MAX);
+    return HEED_OK;
+}
+
 /* The tags as SentencePiece wants them: in one string with commas between. */
 enum heed_status tags_join(const struct heed_tokenizer_options *o, std::string *out,
                            struct heed_error *err)
 {
     for (int i = 0; i < o->tags_n; i++) {
-        const char *tag = o->tags[i];
-        if (!*tag || strpbrk(tag, ",\" \t\r\n") || !utf8_valid(tag, strlen(tag)))
-            return error_set(err, HEED_EARG,
-                             "tag \"%s\" is not usable: a tag is UTF-8 without spaces, commas and "
-                             "quotes",
-                             tag);
-        for (const char *mark : {"<unk>", "<s>", "</s>"})
-            if (!strcmp(tag, mark))
-                return error_set(err, HEED_EARG, "tag \"%s\" is a mark that is there anyway", tag);
-        for (int j = 0; j < i; j++)
-            if (!strcmp(tag, o->tags[j]))
-                return error_set(err, HEED_EARG, "tag \"%s\" is given twice", tag);
-        *out += (i ? "," : "") + std::string(tag);
+        enum heed_status st = tag_check(o, i, err);
+        if (st) return st;
+        *out += (i ? "," : "") + std::string(o->tags[i]);
     }
     return HEED_OK;
 }
@@ -369,6 +404,18 @@ enum heed_status parse(const char *data, size_t len, const char *name, struct he
     t->words_alone = t->words_alone && status.ok() && t->gap.size() % 2 == 0;
     t->gap.resize(t->gap.size() / 2);
     return HEED_OK;
+}
+
+/* Before the work begins: the vocabulary has a place to go, which is none of the texts. */
+enum heed_status output_check(const char *const *paths, int n, const char *out,
+                              struct heed_error *err)
+{
+    for (int i = 0; i < n; i++)
+        if (file_is_same(paths[i], out))
+            return error_set(err, HEED_EARG,
+                             "%s is a text to train on, expected another file for the vocabulary",
+                             out);
+    return file_check_write(out, err);
 }
 
 enum heed_status encode(const struct heed_tokenizer *t, std::string_view text,
@@ -462,9 +509,12 @@ enum heed_status heed_tokenizer_train(const char *const *paths, int n,
     if (o->vocab_size > PIECES_MAX)
         return error_set(err, HEED_EARG, "a vocabulary of %d pieces is too large: %d is the most",
                          o->vocab_size, PIECES_MAX);
+    if ((wrong = output_check(paths, n, out_path, err))) return wrong;
     return guarded("training a vocabulary", err, [&] {
         std::string model;
         enum heed_status st = train(paths, n, o, &model, err);
+        heed_tokenizer usable; /* nothing is written that cannot be loaded */
+        if (!st) st = parse(model.data(), model.size(), "the trained vocabulary", &usable, err);
         if (st) return st;
         struct file_part part = {model.data(), model.size()};
         return file_write(out_path, &part, 1, err);
