@@ -158,7 +158,7 @@ int main(int argc, char **argv)
     struct heed_error err;
     int count = bench_read(list, argc > 1 ? argv[1] : NULL), rows = 0;
     for (int i = 0; i < THREADS; i++)
-        if (cpu_open_isa(&be[i], i + 1, argc > 2 ? argv[2] : NULL, &err)) bench_die("%s", err.text);
+        if (cpu_open(&be[i], argc > 2 ? argv[2] : NULL, i + 1, &err)) bench_die("%s", err.text);
     for (int i = 0; i < count; i++) {
         int s = list[i].src_off[list[i].n], t = list[i].tgt_off[list[i].n];
         rows = s > rows ? s : rows;

@@ -13,7 +13,7 @@
 #include "base/random.h"
 #include "bench.h"
 #include "ops/bf16.h"
-#include "ops/cpu/gemm.h"
+#include "ops/cpu/isa.h"
 
 enum { ROWS = 2048 };
 enum product { FORWARD, BACKWARD, WEIGHTS, PRODUCTS };
@@ -215,8 +215,10 @@ static void bench_new_shapes(const struct bench *b)
 int main(int argc, char **argv)
 {
     struct heed_error err;
+    struct cpuid found = isa_read();
+    struct isa isa = isa_best(&found);
     struct bench b = {.threads = argc > 1 ? atoi(argv[1]) : omp_get_num_procs()};
-    if (b.threads < 1 || gemm_open(&b.g, b.threads, &err)) return 2;
+    if (b.threads < 1 || gemm_open(&b.g, b.threads, &isa, &err)) return 2;
     b.peak[TYPE_F32] = bench_peak(b.threads);
     b.peak[TYPE_BF16] = peak_bf16(b.threads);
     printf("%d threads, peak %.0f GFLOP/s f32, %.0f bf16\n\n", b.threads, b.peak[0], b.peak[1]);

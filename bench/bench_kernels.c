@@ -219,7 +219,7 @@ int main(int argc, char **argv)
 {
     struct backend *be;
     struct heed_error err;
-    if (cpu_open_isa(&be, 1, argc > 1 ? argv[1] : NULL, &err)) bench_die("%s", err.text);
+    if (cpu_open(&be, argc > 1 ? argv[1] : NULL, 1, &err)) bench_die("%s", err.text);
     struct work w = {.k = cpu_of(be)->k};
     void **big[] = {&w.a, &w.b, &w.c, &w.d};
     float **small[] = {&w.g, &w.bias, &w.dg, &w.db};

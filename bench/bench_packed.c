@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "bench.h"
+#include "ops/cpu/isa.h"
 #include "ops/cpu/packed.h"
 
 enum { LAYERS = 6, PRODUCTS = 6, MATRICES = LAYERS * PRODUCTS + 1, MOST = 128 };
@@ -106,7 +107,9 @@ int main(int argc, char **argv)
     float *w = take_random((size_t)32000 * 512), *x = take_random((size_t)MOST * 2048);
     float *bias = take_random(32000), *y = take(sizeof *y * MOST * 32000);
     struct packed_work work;
-    packed_open(&work, NULL);
+    struct cpuid found = isa_read();
+    struct isa isa = isa_best(&found);
+    packed_open(&work, &isa);
     for (int kind = 0; kind < PACKED_KINDS; kind++) {
         struct step s = step_new(kind, w);
         if (!given) bench_kind(&s, &work, y, x, bias, 1);

@@ -18,10 +18,3 @@ else()
   message(NOTICE "heed ${PROJECT_VERSION}: matrix products in plain C, slower than with "
                  "oneDNN (package libdnnl-dev)")
 endif()
-
-if(HEED_SANITIZE STREQUAL "thread")
-  # Its kernel exists once per instruction set, and the choice is made while the program is being
-  # loaded, before the sanitizer is ready to be called.
-  set_source_files_properties(src/ops/cpu/gemm_plain.c PROPERTIES
-                              COMPILE_OPTIONS -fno-sanitize=thread)
-endif()

@@ -9,6 +9,7 @@ function(heed_add_kernels isa)
   target_compile_options(kernels_${isa} PRIVATE -O3 ${ARGN})
   target_include_directories(kernels_${isa} PRIVATE include src)
   target_sources(heed PRIVATE $<TARGET_OBJECTS:kernels_${isa}>)
+  set(kernel_targets ${kernel_targets} kernels_${isa} PARENT_SCOPE)
 endfunction()
 
 heed_add_kernels(baseline)

@@ -51,8 +51,10 @@ HEED_API const char *heed_version(void);
 
 struct heed_engine;
 
-/* device: "cpu", "ref" (plain C, slow, the oracle) or "cuda:N". threads: 0 means all cores. Each
- * session has a team of so many threads of its own: where many run side by side, give fewer. */
+/* device: "cpu", "ref" (plain C, slow, the oracle) or "cuda:N". "cpu" uses the best instructions
+ * that the processor has; "cpu:avx512", "cpu:avx2" and "cpu:baseline" use these and nothing beyond,
+ * on machines that have them. threads: 0 means all cores. Each session has a team of so many threads
+ * of its own: where many run side by side, give fewer. */
 HEED_API struct heed_engine *heed_engine_open(const char *device, int threads,
                                               struct heed_error *err);
 HEED_API void heed_engine_free(struct heed_engine *e);
@@ -131,6 +133,11 @@ HEED_API enum heed_status heed_config_preset(struct heed_config *c, const char *
 /* ---- training ---- */
 
 enum heed_precision { HEED_F32, HEED_BF16 };
+
+/* How training in this precision is computed on the engine's device, where that is not what its
+ * name says: one sentence for a person, such as that bf16 is multiplied in f32 because the processor
+ * is faster so. NULL: there is nothing to say. */
+HEED_API const char *heed_engine_note(const struct heed_engine *e, enum heed_precision precision);
 
 /* Parallel text: n source files with n target files line by line, or, where tgt is NULL, n files
  * of tab-separated pairs. */

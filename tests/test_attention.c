@@ -28,13 +28,17 @@ enum { GAP = 5, MAX_SENTENCES = 16 };
 /* The i-th ISA of this machine; NULL after the last. */
 static const struct attend_kernels *isa_at(int i)
 {
-    const struct attend_kernels *list[4] = {&attend_baseline};
-    int n = 1;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) list[n++] = &attend_avx2;
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-        list[n++] = &attend_avx512;
-    return list[i];
+    struct cpuid c = isa_read();
+    return i <= (int)isa_best(&c).level ? isa_kernels((enum isa_level)i)->attend : NULL;
+}
+
+/* As much of a backend as attention needs */
+enum { MOST_THREADS = 5 };
+static struct cpu cpu_with(const struct attend_kernels *k, int threads)
+{
+    static _Alignas(4096) char work[MOST_THREADS][ATTEND_WORK];
+    assert_true(threads <= MOST_THREADS);
+    return (struct cpu){.threads = threads, .attend = k, .attend_work = work[0]};
 }
 
 /* ---- matrices of a type, filled and read as doubles ---- */
@@ -149,7 +153,7 @@ static void data_init(struct data *d, const struct shape *s, enum type t)
 
 static void run(struct data *d, const struct attend_kernels *k, int threads)
 {
-    struct cpu cpu = {.threads = threads, .attend = k};
+    struct cpu cpu = cpu_with(k, threads);
     cpu_attend(&cpu.base, &d->a);
     cpu_attend_bwd(&cpu.base, &d->a, d->g.dq, d->g.dk, d->g.dv, d->g.dout);
 }
@@ -434,7 +438,7 @@ static void test_cached_is_whole(void **state)
         step.lse = (struct mat){0};
         for (int32_t at = 0; at < length; at++) {
             const int32_t q[] = {at, at + 1}, k = 0, klen = at + 1;
-            struct cpu cpu = {.threads = 1, .attend = isa_at(i)};
+            struct cpu cpu = cpu_with(isa_at(i), 1);
             step.seqs = (struct seqs){
                 .n = 1, .q = q, .k = &k, .klen = &klen, .max_q = 1, .max_k = klen, .causal = true};
             cpu_attend(&cpu.base, &step);
@@ -466,7 +470,7 @@ static void test_table(void **state)
                 }
                 b.k = k, b.v = v, b.seqs.at = at;
                 b.o = mat_new(b.o.rows, b.o.cols, t);
-                struct cpu cpu = {.threads = 1, .attend = isa_at(i)};
+                struct cpu cpu = cpu_with(isa_at(i), 1);
                 cpu_attend(&cpu.base, &b);
                 for (int r = 0; r < b.o.rows; r++)
                     assert_memory_equal(mat_at(b.o, r, 0), mat_at(d.a.o, r, 0),

@@ -15,7 +15,7 @@
 
 #include "base/random.h"
 #include "ops/bf16.h"
-#include "ops/cpu/gemm.h"
+#include "ops/cpu/isa.h"
 
 /* ---- matrices: columns of a wider block, so that a step beside the view is seen ---- */
 
@@ -81,12 +81,15 @@ static void check_beside(struct mat m, const char *what)
 
 /* ---- one product against double arithmetic ---- */
 
+/* What the tests open: the best of this machine, or less. */
+static struct isa isa;
+
 static void run_plain(const struct gemm_job *j)
 {
     enum { THREADS = 3 };
     void *work = malloc(THREADS * gemm_plain_work);
     assert_non_null(work);
-    gemm_plain_run(j, work, THREADS);
+    gemm_plain_run(j, isa_kernels(isa.level)->step, work, THREADS);
     free(work);
 }
 
@@ -165,7 +168,7 @@ static struct gemm *gemm_new(int threads)
 {
     struct gemm *g;
     struct heed_error err = {0};
-    if (gemm_open(&g, threads, &err)) fail_msg("%s", err.text);
+    if (gemm_open(&g, threads, &isa, &err)) fail_msg("%s", err.text);
     return g;
 }
 
@@ -308,12 +311,69 @@ static void test_openmp_setting(void **state)
     gemm_free(g);
 }
 
-int main(void)
+/* The names that oneDNN 2 and 3 have given their kernels */
+static void test_kernels_taken(void **state)
+{
+    (void)state;
+    static const char *const always[] = {"brg:avx512_core", "brg:avx512_core_bf16",
+                                         "brg_matmul:avx512_core_fp16", "brg_matmul:avx10_1_512"};
+    static const char *const with_amx[] = {"brg:avx512_core_amx_bf16", "brg:avx512_core_amx",
+                                           "brg_matmul:avx10_1_512_amx"};
+    static const char *const never[] = {"gemm:jit", "jit:gemm:any", "ref:any", ""};
+    for (size_t i = 0; i < sizeof always / sizeof *always; i++)
+        assert_true(gemm_kernel_taken(always[i], false) && gemm_kernel_taken(always[i], true));
+    for (size_t i = 0; i < sizeof with_amx / sizeof *with_amx; i++)
+        assert_true(!gemm_kernel_taken(with_amx[i], false) && gemm_kernel_taken(with_amx[i], true));
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
+        assert_true(!gemm_kernel_taken(never[i], true));
+}
+
+static void choose_best(void)
+{
+    struct cpuid c = isa_read();
+    isa = isa_best(&c);
+}
+
+/* With the best of this machine everything; with less what depends on it. */
+static int group_best(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products), cmocka_unit_test(test_many),
-        cmocka_unit_test(test_large),    cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_rows),     cmocka_unit_test(test_openmp_setting),
+        cmocka_unit_test(test_products),      cmocka_unit_test(test_many),
+        cmocka_unit_test(test_large),         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_rows),          cmocka_unit_test(test_openmp_setting),
+        cmocka_unit_test(test_kernels_taken),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    choose_best();
+    return cmocka_run_group_tests_name("best", tests, NULL, NULL);
+}
+
+static int group_in_f32(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products),
+                                       cmocka_unit_test(test_large), cmocka_unit_test(test_threads),
+                                       cmocka_unit_test(test_rows)};
+    choose_best();
+    isa.bf16_products = false;
+    return cmocka_run_group_tests_name("bf16 in f32", tests, NULL, NULL);
+}
+
+static int group_held(enum isa_level level)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products),
+                                       cmocka_unit_test(test_large)};
+    choose_best();
+    if (!isa_hold(&isa, level)) return 0;
+    return cmocka_run_group_tests_name(isa_name(level), tests, NULL, NULL);
+}
+
+/* With any argument: the first group alone */
+int main(int argc, char **argv)
+{
+    (void)argv;
+    int failed = group_best();
+    if (argc > 1) return failed;
+    failed += group_in_f32();
+    for (enum isa_level level = ISA_BASELINE; level < ISA_LEVELS; level++)
+        failed += group_held(level);
+    return failed;
 }

@@ -238,7 +238,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         {"ref: test_search", test_search, NULL, NULL, "ref"},
-        {"cpu: test_search", test_search, NULL, NULL, "cpu"},
+        {"cpu: test_search", test_search, NULL, NULL, (void *)device_cpu()},
     };
     const struct CMUnitTest device_tests[] = {
         {"device: test_search", test_search, NULL, NULL, (void *)device_named()},

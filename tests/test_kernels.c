@@ -82,13 +82,11 @@ struct setting {
     struct drop_row d;
 };
 
-static const char *const isa_names[] = {"baseline", "avx2", "avx512"};
-
 static struct cpu *open_isa(int threads, const char *isa)
 {
     struct backend *be = NULL;
     struct heed_error err = {0};
-    enum heed_status status = cpu_open_isa(&be, threads, isa, &err);
+    enum heed_status status = cpu_open(&be, isa, threads, &err);
     if (status == HEED_EUNSUPPORTED) return NULL;
     if (status != HEED_OK) fail_msg("%s", err.text);
     return (struct cpu *)be;
@@ -96,10 +94,10 @@ static struct cpu *open_isa(int threads, const char *isa)
 
 static void for_each_table(void (*test)(const struct setting *s), struct setting s)
 {
-    for (int i = 0; i < 3; i++) {
-        struct cpu *cpu = open_isa(1, isa_names[i]);
+    for (int i = 0; i < ISA_LEVELS; i++) {
+        struct cpu *cpu = open_isa(1, isa_name(i));
         if (!cpu) continue;
-        assert_string_equal(cpu->k->isa, isa_names[i]);
+        assert_string_equal(cpu->k->isa, isa_name(i));
         s.k = cpu->k;
         for (s.t = TYPE_F32; s.t <= TYPE_BF16; s.t++) test(&s);
         cpu->base.op->close(&cpu->base);
@@ -540,11 +538,11 @@ static void test_threads(void **state)
 {
     (void)state;
     const int threads[] = {1, 2, 5};
-    for (int isa = 0; isa < 3; isa++) {
+    for (int isa = 0; isa < ISA_LEVELS; isa++) {
         for (int kind = 0; kind < 3; kind++) {
             struct results r[3] = {{.n = 0}};
             for (int i = 0; i < 3; i++) {
-                struct cpu *cpu = open_isa(threads[i], isa_names[isa]);
+                struct cpu *cpu = open_isa(threads[i], isa_name(isa));
                 if (!cpu) break;
                 if (kind == 2)
                     run_flat(&cpu->base, &r[i]);
@@ -594,10 +592,12 @@ static void test_open(void **state)
     (void)state;
     struct backend *be = NULL;
     struct heed_error err = {0};
-    assert_int_equal(cpu_open_isa(&be, 1, "vax", &err), HEED_EUNSUPPORTED);
-    assert_non_null(strstr(err.text, "'vax'"));
-    assert_int_equal(cpu_open(&be, -1, &err), HEED_EARG);
-    assert_int_equal(cpu_open(&be, 1000000, &err), HEED_EARG);
+    assert_int_equal(backend_open(&be, "cpu:vax", 1, &err), HEED_EARG);
+    assert_non_null(strstr(err.text, "'cpu:vax'"));
+    assert_int_equal(backend_open(&be, "cpu:", 1, &err), HEED_EARG);
+    assert_int_equal(backend_open(&be, "cpus", 1, &err), HEED_EARG);
+    assert_int_equal(cpu_open(&be, NULL, -1, &err), HEED_EARG);
+    assert_int_equal(cpu_open(&be, NULL, 1000000, &err), HEED_EARG);
     assert_int_equal(backend_open(&be, "cuda:0", 0, &err), HEED_EUNSUPPORTED);
     assert_int_equal(backend_open(&be, "gpu", 0, &err), HEED_EARG);
     assert_non_null(strstr(err.text, "'gpu'"));

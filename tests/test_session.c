@@ -55,7 +55,7 @@ static int setup(void **state)
     o.steps = 60;
     o.warmup = 20;
     o.peak_lr = 0.005f;
-    struct heed_engine *cpu = heed_engine_open("cpu", 2, &err);
+    struct heed_engine *cpu = heed_engine_open(device_cpu(), 2, &err);
     struct heed_trainer *t = cpu ? heed_trainer_open(cpu, &o, &err) : NULL;
     must(t ? heed_trainer_run(t, &err) : HEED_EIO, &err);
     heed_trainer_free(t);

@@ -548,7 +548,7 @@ static void test_same_curve(void **state)
 {
     (void)state;
     static struct curve cpu, found;
-    curve_run(&cpu, "cpu", HEED_F32, in_place("curve-cpu"));
+    curve_run(&cpu, device_cpu(), HEED_F32, in_place("curve-cpu"));
     curve_run(&found, device_or_cpu(), HEED_F32, in_place("curve-f32"));
     check_curve(&found, &cpu, "f32", 1e-3, 1e-4);
     curve_run(&found, device_or_cpu(), HEED_BF16, in_place("curve-bf16"));

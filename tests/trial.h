@@ -245,8 +245,8 @@ static void trial_free(struct trial *t)
 
 /* ---- running and comparing ---- */
 
-enum { ISAS = 3, COUNTS = 3 };
-static const char *const isa_name[ISAS] = {"baseline", "avx2", "avx512"};
+/* The levels, and the best of this machine with products of bf16 in f32 */
+enum { IN_F32 = ISA_LEVELS, ISAS, COUNTS = 3 };
 static const int thread_count[COUNTS] = {1, 2, 5};
 
 struct backends {
@@ -254,6 +254,20 @@ struct backends {
     struct backend *cpu[ISAS][COUNTS]; /* NULL: not on this machine */
     struct backend *device;            /* if there is one, it alone is tested */
 };
+
+static const char *isa_text(int i)
+{
+    return i == IN_F32 ? "bf16 in f32" : isa_name((enum isa_level)i);
+}
+
+static enum heed_status isa_open(struct backend **out, int i, int threads, struct heed_error *err)
+{
+    struct cpuid c = isa_read();
+    struct isa isa = isa_best(&c);
+    if (i != IN_F32) return cpu_open(out, isa_name((enum isa_level)i), threads, err);
+    isa.bf16_products = false;
+    return cpu_open_isa(out, threads, &isa, err);
+}
 
 static void backends_open(struct backends *b)
 {
@@ -266,7 +280,7 @@ static void backends_open(struct backends *b)
     }
     for (int i = 0; i < ISAS; i++)
         for (int k = 0; k < COUNTS; k++) {
-            enum heed_status s = cpu_open_isa(&b->cpu[i][k], thread_count[k], isa_name[i], &err);
+            enum heed_status s = isa_open(&b->cpu[i][k], i, thread_count[k], &err);
             if (!s || (s == HEED_EUNSUPPORTED && i)) continue; /* the baseline must be there */
             fprintf(stderr, "%s\n", err.text);
             abort();
@@ -411,11 +425,11 @@ static void trial_on_cpu(const struct backends *b, struct trial *t, char *bytes,
 {
     for (int i = 0; i < ISAS; i++) {
         if (!b->cpu[i][0]) continue;
-        describe(t, isa_name[i], 1);
+        describe(t, isa_text(i), 1);
         run_on(b->cpu[i][0], t, first);
         check_results(t, first);
         for (int k = 1; k < COUNTS; k++) {
-            describe(t, isa_name[i], thread_count[k]);
+            describe(t, isa_text(i), thread_count[k]);
             run_on(b->cpu[i][k], t, bytes);
             check_stays(t, bytes);
             check_same(t, bytes, first, "with one thread");

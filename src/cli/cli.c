@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -33,6 +34,12 @@ int cli_misuse(const char *format, ...)
     error_print(format, ap);
     va_end(ap);
     return CLI_MISUSE;
+}
+
+const char *cli_device(void)
+{
+    const char *device = getenv("HEED_DEVICE");
+    return device && *device ? device : "cpu";
 }
 
 int cli_flush(void)

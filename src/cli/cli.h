@@ -14,6 +14,9 @@ enum { CLI_DONE = 0, CLI_FAILURE = 1, CLI_MISUSE = 2 };
 int cli_failure(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int cli_misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* The default of --device: what HEED_DEVICE says, else "cpu". */
+const char *cli_device(void);
+
 /* Flushes stdout; CLI_FAILURE with a sentence when anything written since the start was lost. */
 int cli_flush(void);
 

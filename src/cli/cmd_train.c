@@ -174,6 +174,8 @@ static int run(struct train *t, int argc, char **argv)
 
     struct heed_error err = {0};
     struct heed_engine *engine = heed_engine_open(t->device, t->threads, &err);
+    const char *note = engine ? heed_engine_note(engine, t->o.precision) : NULL;
+    if (note && !t->quiet) fprintf(stderr, "%s\n", note);
     t->trainer = engine ? heed_trainer_open(engine, &t->o, &err) : NULL;
     bool good = t->trainer && heed_trainer_run(t->trainer, &err) == HEED_OK;
     heed_trainer_free(t->trainer);
@@ -263,7 +265,8 @@ static int parse(struct train *t, int argc, char **argv)
         {"resume", NULL, "go on from the newest checkpoint in --out", .flag = &o->resume},
 
         {.help = "machine"},
-        {"device", "DEVICE", "cpu, cuda:N or ref, the slow oracle", .string = &t->device},
+        {"device", "DEVICE", "cpu[:avx512|:avx2|:baseline], cuda:N or ref, the slow oracle",
+         .string = &t->device},
         {"threads", "N", "0: all cores", .integer = &t->threads, .max = 4096},
         {"precision", NULL, "of the arithmetic", .string = &t->precision, .choices = "f32|bf16"},
         {"quiet", NULL, "print errors only", .flag = &t->quiet},
@@ -293,7 +296,7 @@ int cmd_train(int argc, char **argv)
         .preset = "base",
         .precision = "f32",
         .best_by = "nll",
-        .device = "cpu",
+        .device = cli_device(),
     };
     t.seed = (int64_t)t.o.seed;
     int code = parse(&t, argc, argv);

@@ -16,7 +16,8 @@ static const char UNTAGGED[] = "";
 
 void translator_init(struct translator *t)
 {
-    *t = (struct translator){.device = "cpu", .weights = "stored", .o = heed_translate_defaults()};
+    *t = (struct translator){
+        .device = cli_device(), .weights = "stored", .o = heed_translate_defaults()};
 }
 
 void translator_options(struct translator *t, struct option *out)
@@ -50,7 +51,8 @@ void translator_options(struct translator *t, struct option *out)
          .choices = "stored|f32|bf16|int8"},
         {"batch-tokens", "N", "tokens of the source translated at once; 0: what is fast",
          .integer = &o->batch_tokens, .max = 1e6},
-        {"device", "DEVICE", "cpu, cuda:N or ref, the slow oracle", .string = &t->device},
+        {"device", "DEVICE", "cpu[:avx512|:avx2|:baseline], cuda:N or ref, the slow oracle",
+         .string = &t->device},
         {"threads", "N", "0: all cores", .integer = &t->threads, .max = 4096},
         {"quiet", NULL, "print errors only", .flag = &t->quiet},
     };

@@ -22,7 +22,9 @@ static int cuda_number(const char *device)
 enum heed_status backend_open(struct backend **out, const char *device, int threads,
                               struct heed_error *err)
 {
-    if (!strcmp(device, "cpu")) return cpu_open(out, threads, err);
+    if (!strcmp(device, "cpu")) return cpu_open(out, NULL, threads, err);
+    if (!strncmp(device, "cpu:", strlen("cpu:")))
+        return cpu_open(out, device + strlen("cpu:"), threads, err);
     if (!strcmp(device, "ref")) return ref_open(out, err);
     int number = cuda_number(device);
 #ifdef HEED_CUDA

@@ -173,6 +173,8 @@ struct ops {
     void (*download)(struct backend *be, void *dst, const void *src, size_t bytes);
     enum heed_status (*sync)(struct backend *be, struct heed_error *err);
     void (*close)(struct backend *be);
+    /* See heed_engine_note; NULL: there is never anything to say. */
+    const char *(*note)(struct backend *be, enum heed_precision precision);
 
     /* forward */
 
@@ -264,12 +266,14 @@ struct backend {
     const struct ops *op; /* a backend embeds this struct first in its own */
 };
 
-/* Opens a backend by name: "ref", "cpu" or "cuda:N". close frees it. */
+/* Opens a backend by name: see heed_engine_open. close frees it. */
 enum heed_status backend_open(struct backend **out, const char *device, int threads,
                               struct heed_error *err);
 /* What backend_open chooses from; each in its own directory. */
 enum heed_status ref_open(struct backend **out, struct heed_error *err);
-enum heed_status cpu_open(struct backend **out, int threads, struct heed_error *err);
+/* isa: "baseline", "avx2" or "avx512"; NULL: the best this machine has. */
+enum heed_status cpu_open(struct backend **out, const char *isa, int threads,
+                          struct heed_error *err);
 #ifdef HEED_CUDA
 enum heed_status cuda_open(struct backend **out, int device, struct heed_error *err);
 #endif

@@ -45,15 +45,27 @@ static inline int32_t *panel_sums(const void *panel, int cols)
     return (int32_t *)(panel_scales(panel, cols) + PACK_ROWS);
 }
 
+/* Columns [first, first+n) of a row; returns their sum. */
+static inline int32_t panel_part(void *panel, int row, int first, const int8_t *q, int n)
+{
+    int32_t sum = 0;
+    for (int i = 0; i < n; i++) ((int8_t *)panel)[panel_at(row, first + i, 4)] = q[i];
+#pragma omp simd reduction(+ : sum)
+    for (int i = 0; i < n; i++) sum += q[i];
+    return sum;
+}
+
+/* What follows the columns of a row */
+static inline void panel_end(void *panel, int row, float scale, int32_t sum, int cols)
+{
+    panel_scales(panel, cols)[row] = scale;
+    panel_sums(panel, cols)[row] = sum;
+}
+
 /* A row of a panel whose columns beyond the last are zero already. */
 static inline void panel_put(void *panel, int row, const int8_t *q, float scale, int cols)
 {
-    int32_t sum = 0;
-    for (int i = 0; i < cols; i++) ((int8_t *)panel)[panel_at(row, i, 4)] = q[i];
-#pragma omp simd reduction(+ : sum)
-    for (int i = 0; i < cols; i++) sum += q[i];
-    panel_scales(panel, cols)[row] = scale;
-    panel_sums(panel, cols)[row] = sum;
+    panel_end(panel, row, scale, panel_part(panel, row, 0, q, cols), cols);
 }
 
 /* q[cols] = a row of a panel, in units of the scale that is returned */

@@ -11,14 +11,33 @@
 /* A row without a larger magnitude counts as zero: its scale would not be a normal number. */
 #define QUANT_TINY 1e-30f
 
-/* q[n]: x[n] in units of the scale that is returned */
-static inline float quant_row(int8_t *q, const float *x, int n)
+/* The largest magnitude of x[n] */
+static inline float quant_most(const float *x, int n)
 {
     float most = 0;
     for (int i = 0; i < n; i++) most = fmaxf(most, fabsf(x[i]));
+    return most;
+}
+
+/* The scale of a row whose largest magnitude is `most`; 0: all of it counts as zero */
+static inline float quant_scale(float most)
+{
+    return most < QUANT_TINY ? 0 : most / 127;
+}
+
+/* q[n]: x[n], of a row whose largest magnitude is `most`, in units of its scale */
+static inline void quant_numbers(int8_t *q, const float *x, int n, float most)
+{
     float unit = most < QUANT_TINY ? 0 : 127 / most;
     for (int i = 0; i < n; i++) q[i] = (int8_t)lrintf(x[i] * unit);
-    return unit == 0 ? 0 : most / 127;
+}
+
+/* q[n]: a whole row x[n] in units of the scale that is returned */
+static inline float quant_row(int8_t *q, const float *x, int n)
+{
+    float most = quant_most(x, n);
+    quant_numbers(q, x, n, most);
+    return quant_scale(most);
 }
 
 #endif

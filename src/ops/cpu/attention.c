@@ -10,9 +10,16 @@
 
 #include <assert.h>
 #include <math.h>
+#include <omp.h>
 
 #include "ops/bf16.h"
 #include "ops/cpu/cpu.h"
+
+/* The calling thread's, in a team of this backend */
+static void *cpu_work(const struct cpu *cpu)
+{
+    return cpu->attend_work + (size_t)omp_get_thread_num() * ATTEND_WORK;
+}
 
 /* Long enough to pack a sentence's keys once for many queries, short enough that one long sentence
  * keeps several threads busy. */
@@ -82,7 +89,7 @@ void cpu_attend(struct backend *be, const struct attention *a)
         int b = (int)(t / a->heads / spans);
         int nq = s->q[b + 1] - s->q[b], first = span * SPAN;
         int last = nq < first + SPAN ? nq : first + SPAN;
-        if (first < last) cpu->attend->forward(a, b, head, first, last);
+        if (first < last) cpu->attend->forward(a, b, head, first, last, cpu_work(cpu));
     }
     if (a->weights.p) weights_fill(cpu, a);
 }
@@ -100,5 +107,5 @@ void cpu_attend_bwd(struct backend *be, const struct attention *a, struct mat dq
     int chunk = batch_size(tasks, cpu->threads);
 #pragma omp parallel for schedule(dynamic, chunk) num_threads(cpu->threads)
     for (long t = 0; t < tasks; t++)
-        cpu->attend->backward(&g, (int)(t / a->heads), (int)(t % a->heads));
+        cpu->attend->backward(&g, (int)(t / a->heads), (int)(t % a->heads), cpu_work(cpu));
 }

@@ -308,48 +308,55 @@ static void weigh_one(const struct job *job, const struct tile *t, float *o, boo
         weigh_one_as(job, t, o, add, p, TYPE_F32);
 }
 
-static void forward(const struct attention *a, int sentence, int head, int first, int last)
-{
+/* What forward keeps of one tile. */
+struct forward_panels {
     PANEL(q, QPANEL);
     PANEL(kt, KPANEL_MAX);
     PANEL(v, KPANEL_MAX);
     PANEL(p, SCORES);
     PANEL(o, QPANEL);
+};
+_Static_assert(sizeof(struct forward_panels) <= ATTEND_WORK, "the work space of a thread");
+
+static void forward(const struct attention *a, int sentence, int head, int first, int last,
+                    void *work)
+{
+    struct forward_panels *m = work;
     struct running run;
     struct job job = job_make(a, sentence, head);
     bool single = last - first == 1;
     int packed = -1; /* the key block that kt and v hold */
     for (int i = first; i < last; i += job.queries) {
         struct tile t = tile_make(&job, i, last, 0);
-        load_rows(q, job.ldk, query_rows(&job, a->q, i, job.dk), t.ni, job.dk, job.scale);
+        load_rows(m->q, job.ldk, query_rows(&job, a->q, i, job.dk), t.ni, job.dk, job.scale);
         for (int r = 0; r < QUERIES; r++) run.top[r] = -INFINITY, run.sum[r] = 0.0f;
         int j = 0, end = job_seen(&job, i + t.ni - 1);
         do {
             t = tile_make(&job, i, last, j);
             if (packed != j && !single) {
-                load_columns(kt, t.ld, key_rows(&job, a->k, j, job.dk), t.nj, job.dk);
-                load_rows(v, job.ldv, key_rows(&job, a->v, j, job.dv), t.nj, job.dv, 1.0f);
+                load_columns(m->kt, t.ld, key_rows(&job, a->k, j, job.dk), t.nj, job.dk);
+                load_rows(m->v, job.ldv, key_rows(&job, a->v, j, job.dv), t.nj, job.dv, 1.0f);
                 packed = j;
             }
             if (single)
-                score_one(&job, &t, p, q);
+                score_one(&job, &t, m->p, m->q);
             else
-                scores(&job, &t, p, q, job.ldk, kt, job.dk);
-            soften(&job, &t, p, &run);
-            if (j) rescale(o, t.ni, job.ldv, run.scale);
+                scores(&job, &t, m->p, m->q, job.ldk, m->kt, job.dk);
+            soften(&job, &t, m->p, &run);
+            if (j) rescale(m->o, t.ni, job.ldv, run.scale);
             if (single)
-                weigh_one(&job, &t, o, j > 0, p);
+                weigh_one(&job, &t, m->o, j > 0, m->p);
             else
-                weigh(&job, &t, o, j > 0, p, v, job.ldv);
+                weigh(&job, &t, m->o, j > 0, m->p, m->v, job.ldv);
         } while ((j += job.keys) < end);
-        finish(&job, &t, o, &run);
+        finish(&job, &t, m->o, &run);
     }
 }
 
 /* ---- backward ---- */
 
 /* What backward keeps of one tile. */
-struct panels {
+struct backward_panels {
     PANEL(q, QPANEL);
     PANEL(o, QPANEL);
     PANEL(dout, QPANEL);
@@ -364,8 +371,9 @@ struct panels {
     PANEL(p, SCORES);
     PANEL(ds, SCORES);
 };
+_Static_assert(sizeof(struct backward_panels) <= ATTEND_WORK, "the work space of a thread");
 
-static void load_keys(const struct job *job, const struct tile *t, struct panels *m)
+static void load_keys(const struct job *job, const struct tile *t, struct backward_panels *m)
 {
     const struct attention *a = job->a;
     struct source k = key_rows(job, a->k, t->j, job->dk), v = key_rows(job, a->v, t->j, job->dv);
@@ -375,7 +383,7 @@ static void load_keys(const struct job *job, const struct tile *t, struct panels
 }
 
 static void load_queries(const struct job *job, const struct attend_grad *g, const struct tile *t,
-                         struct panels *m)
+                         struct backward_panels *m)
 {
     const struct attention *a = job->a;
     int row = job->q0 + t->i;
@@ -397,7 +405,7 @@ static void load_queries(const struct job *job, const struct attend_grad *g, con
 }
 
 /* p: weights with dropout, ds: gradient of the scores; 0 where a query does not see a key */
-static void grad_scores(const struct job *job, const struct tile *t, struct panels *m)
+static void grad_scores(const struct job *job, const struct tile *t, struct backward_panels *m)
 {
     bool drop = job->a->drop.p > 0;
     scores(job, t, m->p, m->q, job->ldk, m->kt, job->dk);
@@ -419,14 +427,14 @@ static void grad_scores(const struct job *job, const struct tile *t, struct pane
 
 /* dq of a tile's queries, from ds of all their keys; q was scaled, so its gradient is too */
 static void store_queries(const struct job *job, const struct attend_grad *g, const struct tile *t,
-                          const struct panels *m)
+                          const struct backward_panels *m)
 {
     store_rows(g->dq, job->q0 + t->i, job->head * job->dk, m->dq, job->ldk, t->ni, job->dk,
                job->scale);
 }
 
 static void store_keys(const struct job *job, const struct attend_grad *g, const struct tile *t,
-                       const struct panels *m)
+                       const struct backward_panels *m)
 {
     int row = job->k0 + t->j;
     store_rows(g->dk, row, job->head * job->dk, m->dk, job->ldk, t->nj, job->dk, 1.0f);
@@ -435,7 +443,8 @@ static void store_keys(const struct job *job, const struct attend_grad *g, const
 
 /* dk and dv, key block by key block. A sentence of one block has all of a query's gradient in one
  * tile, so dq is written on the way. */
-static void backward_keys(const struct job *job, const struct attend_grad *g, struct panels *m)
+static void backward_keys(const struct job *job, const struct attend_grad *g,
+                          struct backward_panels *m)
 {
     bool one_block = job->nk <= job->keys;
     int j = 0;
@@ -461,7 +470,8 @@ static void backward_keys(const struct job *job, const struct attend_grad *g, st
 
 /* dq, query block by query block: for sentences of more than one key block the tiles are computed
  * a second time, which is what it costs to need no memory that grows with the sentence. */
-static void backward_queries(const struct job *job, const struct attend_grad *g, struct panels *m)
+static void backward_queries(const struct job *job, const struct attend_grad *g,
+                             struct backward_panels *m)
 {
     for (int i = 0; i < job->nq; i += job->queries) {
         struct tile t = tile_make(job, i, job->nq, 0);
@@ -477,12 +487,11 @@ static void backward_queries(const struct job *job, const struct attend_grad *g,
     }
 }
 
-static void backward(const struct attend_grad *g, int sentence, int head)
+static void backward(const struct attend_grad *g, int sentence, int head, void *work)
 {
-    struct panels m;
     struct job job = job_make(g->a, sentence, head);
-    backward_keys(&job, g, &m);
-    if (job.nk > job.keys) backward_queries(&job, g, &m);
+    backward_keys(&job, g, work);
+    if (job.nk > job.keys) backward_queries(&job, g, work);
 }
 
 #define NAME(a, b)  NAME_(a, b)

@@ -90,6 +90,7 @@ static void cpu_close(struct backend *be)
     struct cpu *cpu = cpu_of(be);
     gemm_free(cpu->gemm);
     packed_close(&cpu->packed);
+    free(cpu->attend_work);
     free(cpu->partial);
     free(cpu);
 }
@@ -282,6 +283,13 @@ static void cpu_cache_put(struct backend *be, struct mat cache, struct mat rows,
     }
 }
 
+static const char *cpu_note(struct backend *be, enum heed_precision precision)
+{
+    if (precision != HEED_BF16 || gemm_in_bf16(cpu_of(be)->gemm)) return NULL;
+    return "matrix products of bf16 are computed in f32: the instructions in use have no faster "
+           "way";
+}
+
 /* ---- the table ---- */
 
 static const struct ops cpu_ops = {
@@ -298,6 +306,7 @@ static const struct ops cpu_ops = {
     .download = cpu_copy,
     .sync = cpu_sync,
     .close = cpu_close,
+    .note = cpu_note,
     .embed = cpu_embed,
     .linear = cpu_linear,
     .attend = cpu_attend,
@@ -318,47 +327,10 @@ static const struct ops cpu_ops = {
 
 /* ---- open ---- */
 
-/* What this program was built with, best first. */
-static const struct isa {
-    const char *name;
-    const struct kernels *k;
-    const struct attend_kernels *attend;
-} isas[] = {
-#if defined(__x86_64__)
-    {"avx512", &kernels_avx512, &attend_avx512},
-    {"avx2", &kernels_avx2, &attend_avx2},
-#endif
-    {"baseline", &kernels_baseline, &attend_baseline},
-};
-
-static bool isa_present(const char *name)
-{
-#if defined(__x86_64__)
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    if (!strcmp(name, "avx2")) return avx2;
-    if (!strcmp(name, "avx512"))
-        return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-#endif
-    return !strcmp(name, "baseline");
-}
-
-static const struct isa *isa_find(const char *name)
-{
-    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++)
-        if ((!name || !strcmp(name, isas[i].name)) && isa_present(isas[i].name)) return isas + i;
-    return NULL;
-}
-
-enum heed_status cpu_open_isa(struct backend **out, int threads, const char *isa,
+enum heed_status cpu_open_isa(struct backend **out, int threads, const struct isa *isa,
                               struct heed_error *err)
 {
-    const struct isa *found = isa_find(isa);
-    if (!found)
-        return error_set(
-            err, HEED_EUNSUPPORTED,
-            "instruction set is '%s', expected one that this machine has, such as '%s'", isa,
-            isa_find(NULL)->name);
+    const size_t page = 4096;
     if (threads < 0 || threads > MAX_THREADS)
         return error_set(err, HEED_EARG, "threads is %d, expected 0 (all cores) to %d", threads,
                          MAX_THREADS);
@@ -367,15 +339,16 @@ enum heed_status cpu_open_isa(struct backend **out, int threads, const char *isa
     *cpu = (struct cpu){
         .base = {&cpu_ops},
         .threads = threads ? threads : omp_get_num_procs(),
-        .k = found->k,
-        .attend = found->attend,
+        .k = isa_kernels(isa->level)->rows,
+        .attend = isa_kernels(isa->level)->attend,
         .partial = malloc(CPU_PARTIALS * sizeof *cpu->partial),
     };
+    size_t work = (size_t)cpu->threads * ATTEND_WORK;
+    cpu->attend_work = aligned_alloc(page, work);
     enum heed_status status = HEED_OK;
-    if (!cpu->partial)
-        status = error_memory(err, CPU_PARTIALS * sizeof *cpu->partial, "the CPU backend");
+    if (!cpu->partial || !cpu->attend_work) status = error_memory(err, work, "the CPU backend");
     packed_open(&cpu->packed, isa);
-    if (status == HEED_OK) status = gemm_open(&cpu->gemm, cpu->threads, err);
+    if (status == HEED_OK) status = gemm_open(&cpu->gemm, cpu->threads, isa, err);
     if (status == HEED_OK)
         *out = &cpu->base;
     else
@@ -383,7 +356,20 @@ enum heed_status cpu_open_isa(struct backend **out, int threads, const char *isa
     return status;
 }
 
-enum heed_status cpu_open(struct backend **out, int threads, struct heed_error *err)
+enum heed_status cpu_open(struct backend **out, const char *isa, int threads,
+                          struct heed_error *err)
 {
-    return cpu_open_isa(out, threads, NULL, err);
+    struct cpuid found = isa_read();
+    struct isa best = isa_best(&found), held = best;
+    enum isa_level level = isa ? isa_named(isa) : best.level;
+    if (level == ISA_LEVELS)
+        return error_set(err, HEED_EARG,
+                         "device is 'cpu:%s', expected 'cpu', 'cpu:avx512', 'cpu:avx2' or "
+                         "'cpu:baseline'",
+                         isa);
+    if (isa && !isa_hold(&held, level))
+        return error_set(err, HEED_EUNSUPPORTED,
+                         "device is 'cpu:%s', which this machine lacks; it has 'cpu:%s'", isa,
+                         isa_name(best.level));
+    return cpu_open_isa(out, threads, &held, err);
 }

@@ -7,18 +7,19 @@
  */
 #ifndef HEED_OPS_CPU_H
 #define HEED_OPS_CPU_H
+#include "ops/cpu/isa.h"
 #include "ops/cpu/packed.h"
 #include "ops/ops.h"
 
 struct attend_kernels; /* attention.h */
-struct gemm;           /* gemm.h */
 struct kernels;        /* kernels.h */
 
 struct cpu {
     struct backend base;
     int threads;
-    const struct kernels *k; /* for the best ISA of this machine */
+    const struct kernels *k;
     const struct attend_kernels *attend;
+    char *attend_work; /* [threads][ATTEND_WORK] */
     struct gemm *gemm;
     struct packed_work packed;
     struct heed_error failed; /* of a packed product; sticks until sync */
@@ -47,8 +48,8 @@ static inline int cpu_team(const struct cpu *cpu, size_t elements)
     return elements < CPU_SMALL ? 1 : cpu->threads;
 }
 
-/* The ISA is "baseline", "avx2" or "avx512"; NULL: the best this machine has. For tests. */
-enum heed_status cpu_open_isa(struct backend **out, int threads, const char *isa,
+/* With a choice that was made beforehand; the machine has what it needs. For tests. */
+enum heed_status cpu_open_isa(struct backend **out, int threads, const struct isa *isa,
                               struct heed_error *err);
 
 /* A matrix of a packed type as packed.h wants it. */

@@ -2,7 +2,8 @@
  * gemm.h - the matrix products of the CPU backend.
  *
  * oneDNN computes a product (gemm_dnnl.c) where it was found at configure time and has a kernel for
- * it that keeps the promises below; plain C (gemm_plain.c) does otherwise. gemm.c chooses.
+ * it that keeps the promises below; plain C (gemm_plain.c) does otherwise. gemm.c chooses. Where
+ * products of bf16 are not faster than those of f32 (isa.h), their operands are widened to f32.
  *
  * What a caller may rely on: the bits of c do not depend on the number of threads, and the bits of
  * a row of c do not depend on how many rows c has, as long as that is a multiple of ROW_PAD.
@@ -14,10 +15,14 @@
 #include "ops/ops.h"
 
 struct gemm;
+struct isa; /* isa.h */
 
 /* threads >= 1: how many a product may use, whatever the OpenMP settings of the process. */
-enum heed_status gemm_open(struct gemm **out, int threads, struct heed_error *err);
+enum heed_status gemm_open(struct gemm **out, int threads, const struct isa *isa,
+                           struct heed_error *err);
 void gemm_free(struct gemm *g);
+/* Whether products of bf16 are computed in bf16; otherwise in f32. */
+bool gemm_in_bf16(const struct gemm *g);
 
 /* c = op(a) op(b) + bias + beta*c, then ReLU when relu is set. op transposes where ta, tb say so;
  * the sizes are c.rows, c.cols and the inner side of a, which must not be 0. beta is 0 or 1; with
@@ -44,14 +49,26 @@ static inline int gemm_inner(const struct gemm_job *j)
     return j->ta ? j->a.rows : j->a.cols;
 }
 
+/* sum [STEP_M][STEP_N] += aT b, a [k][STEP_M], b [k][STEP_N]; gemm_kernels.c, once per ISA */
+enum { GEMM_STEP_M = 6, GEMM_STEP_N = 16 };
+typedef void gemm_step(float *restrict sum, const float *restrict a, const float *restrict b,
+                       int k);
+extern gemm_step gemm_step_baseline, gemm_step_avx2, gemm_step_avx512;
+
 /* Any product on any machine. work: gemm_plain_work bytes for each thread. */
 extern const size_t gemm_plain_work;
-void gemm_plain_run(const struct gemm_job *j, void *work, int threads);
+void gemm_plain_run(const struct gemm_job *j, gemm_step *step, void *work, int threads);
 
-/* HEED_EUNSUPPORTED, without a sentence: this product is better left to gemm_plain_run. */
+/* Which of oneDNN's kernels are taken, by the names that it gives them: gemm_dnnl.c says why. amx:
+ * those for AMX work. */
+bool gemm_kernel_taken(const char *name, bool amx);
+
+/* *out is NULL in a build without oneDNN. */
 struct gemm_dnnl;
-enum heed_status gemm_dnnl_open(struct gemm_dnnl **out, int threads, struct heed_error *err);
+enum heed_status gemm_dnnl_open(struct gemm_dnnl **out, int threads, bool amx,
+                                struct heed_error *err);
 void gemm_dnnl_free(struct gemm_dnnl *d);
+/* HEED_EUNSUPPORTED, without a sentence: this product is better left to gemm_plain_run. */
 enum heed_status gemm_dnnl_run(struct gemm_dnnl *d, const struct gemm_job *j,
                                struct heed_error *err);
 

@@ -14,8 +14,7 @@
 #include "ops/bf16.h"
 #include "ops/cpu/gemm.h"
 
-/* STEP_M x STEP_N sums stay in registers: 12 vectors of 8 floats. */
-enum { STEP_M = 6, STEP_N = 16, STEP = STEP_M * STEP_N };
+enum { STEP_M = GEMM_STEP_M, STEP_N = GEMM_STEP_N, STEP = STEP_M * STEP_N };
 /* Both are multiples of the steps. A small product is cut finer, into blocks of LEAST_N columns,
  * to give work to more threads. */
 enum { BLOCK_M = 192, BLOCK_N = 256, BLOCK_K = 256, LEAST_N = 64, ENOUGH = 16 };
@@ -28,8 +27,6 @@ struct work {
 };
 const size_t gemm_plain_work = sizeof(struct work);
 
-typedef float v8 __attribute__((vector_size(32)));
-
 static int min(int a, int b)
 {
     return a < b ? a : b;
@@ -38,29 +35,6 @@ static int min(int a, int b)
 static int parts(int n, int size)
 {
     return (n + size - 1) / size;
-}
-
-/* sum[i][c] += a[p][i] * b[p][c] over p in [0, k). The compiler makes one version for each ISA
- * and the loader picks, where it can. */
-#if defined(__x86_64__) && defined(__GLIBC__)
-__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#endif
-static void
-step(float *restrict sum, const float *restrict a, const float *restrict b, int k)
-{
-    v8 s[STEP_M][2];
-    memcpy(s, sum, sizeof s);
-    for (int p = 0; p < k; p++) {
-        v8 b0, b1;
-        memcpy(&b0, b + p * STEP_N, sizeof b0);
-        memcpy(&b1, b + p * STEP_N + 8, sizeof b1);
-#pragma GCC unroll 6
-        for (int i = 0; i < STEP_M; i++) {
-            s[i][0] += a[p * STEP_M + i] * b0;
-            s[i][1] += a[p * STEP_M + i] * b1;
-        }
-    }
-    memcpy(sum, s, sizeof s);
 }
 
 static float get(const void *row, int i, enum type t)
@@ -101,7 +75,8 @@ static void finish(const struct gemm_job *j, int r, int c, int n, const float *s
 }
 
 /* The rows x cols block of c at (r, c). */
-static void block(const struct gemm_job *j, struct work *w, int r, int c, int rows, int cols)
+static void block(const struct gemm_job *j, gemm_step *step, struct work *w, int r, int c, int rows,
+                  int cols)
 {
     int steps_m = parts(rows, STEP_M), inner = gemm_inner(j);
     memset(w->sum, 0, sizeof *w->sum * (size_t)(STEP * steps_m * parts(cols, STEP_N)));
@@ -122,7 +97,7 @@ static void block(const struct gemm_job *j, struct work *w, int r, int c, int ro
                    w->sum + n * steps_m * STEP + i * STEP_N);
 }
 
-void gemm_plain_run(const struct gemm_job *j, void *work, int threads)
+void gemm_plain_run(const struct gemm_job *j, gemm_step *step, void *work, int threads)
 {
     int rows = j->c.rows, cols = j->c.cols, down = parts(rows, BLOCK_M), width = BLOCK_N;
     while (width > LEAST_N && down * parts(cols, width) < ENOUGH) width /= 2;
@@ -130,7 +105,7 @@ void gemm_plain_run(const struct gemm_job *j, void *work, int threads)
 #pragma omp parallel for schedule(dynamic) num_threads(threads) if (down * across > 1)
     for (int i = 0; i < down * across; i++) {
         int r = i / across * BLOCK_M, c = i % across * width;
-        block(j, (struct work *)work + omp_get_thread_num(), r, c, min(BLOCK_M, rows - r),
+        block(j, step, (struct work *)work + omp_get_thread_num(), r, c, min(BLOCK_M, rows - r),
               min(width, cols - c));
     }
 }

@@ -153,7 +153,7 @@ INLINE float norm_body(void *y, void *xhat, struct norm_row m, const float *g, c
     return rstd;
 }
 
-enum { NORM_KEPT = 4096 }; /* rows up to this width keep the sum on the stack */
+enum { NORM_KEPT = 3072 }; /* rows up to this width keep the sum on the stack */
 
 INLINE float norm_typed(void *y, void *xhat, const void *x, const void *r, const float *g,
                         const float *b, int n, enum type t, struct drop_row d)

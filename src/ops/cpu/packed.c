@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "ops/bf16.h"
+#include "ops/cpu/isa.h"
 #include "ops/panels.h"
 #include "ops/quant.h"
 
@@ -58,60 +59,105 @@ static float *scales_of(enum packed_kind kind, const void *panel, int k)
     return (float *)((char *)panel + body_of(kind, k));
 }
 
-/* The power of two nearest to the length of w from below; 0: all are zero */
-static float length_scale(const float *w, int k)
+/* A row of stored weights, read as f32 in pieces that fit the stack. */
+enum { PIECE = 1024 };
+
+struct row {
+    struct stored from;
+    size_t first;
+    float scale; /* of int8 */
+    int k;
+    float piece[PIECE];
+};
+
+static void row_init(struct row *r, struct stored from, int row, int k)
+{
+    r->from = from;
+    r->first = (size_t)row * k;
+    r->scale = from.type == TYPE_I8 ? from.scale[row] : 1;
+    r->k = k;
+}
+
+/* The *n numbers from i on */
+static const float *row_piece(struct row *r, int i, int *n)
+{
+    size_t at = r->first + i;
+    *n = r->k - i < PIECE ? r->k - i : PIECE;
+    if (r->from.type == TYPE_F32) return (const float *)r->from.v + at;
+    for (int j = 0; j < *n; j++)
+        r->piece[j] = r->from.type == TYPE_BF16
+                          ? bf16_to_float(((const uint16_t *)r->from.v)[at + j])
+                          : r->scale * ((const int8_t *)r->from.v)[at + j];
+    return r->piece;
+}
+
+/* The power of two nearest to the length of the row from below; 0: all are zero */
+static float length_scale(struct row *r)
 {
     double sum = 0;
-    for (int i = 0; i < k; i++) sum += (double)w[i] * w[i];
+    for (int i = 0, n; i < r->k; i += n) {
+        const float *w = row_piece(r, i, &n);
+        for (int j = 0; j < n; j++) sum += (double)w[j] * w[j];
+    }
     if (!isfinite(sum)) return 1;
     return sum > 0 ? ldexpf(1, (int)fmin(fmax(floor(log2(sum) / 2), -126), 127)) : 0;
 }
 
 /* A lane of a panel from a row of weights. */
-static void fill_f32(void *panel, int lane, const float *w, int k)
+static void fill_f32(void *panel, int lane, struct row *r)
 {
-    float *to = panel, *scales = scales_of(PACKED_F32, panel, k);
-    float scale = length_scale(w, k), unit = scale > 0 ? 1 / scale : 0;
+    float *to = panel, *scales = scales_of(PACKED_F32, panel, r->k);
+    float scale = length_scale(r), unit = scale > 0 ? 1 / scale : 0;
     double pairs = 0;
-    for (int i = 0; i < k; i++) to[panel_at(lane, i, 1)] = w[i] * unit;
-    for (int i = 0; i + 1 < k; i += PACKED_THREE)
+    for (int i = 0, n; i < r->k; i += n) {
+        const float *w = row_piece(r, i, &n);
+        for (int j = 0; j < n; j++) to[panel_at(lane, i + j, 1)] = w[j] * unit;
+    }
+    for (int i = 0; i + 1 < r->k; i += PACKED_THREE)
         pairs += (double)to[panel_at(lane, i, 1)] * to[panel_at(lane, i + 1, 1)];
     scales[lane] = scale;
     scales[LANES + lane] = (float)pairs;
 }
 
-static void fill_bf16(void *panel, int lane, const float *w, int k)
+static void fill_bf16(void *panel, int lane, struct row *r)
 {
-    for (int i = 0; i < k; i++) ((uint16_t *)panel)[panel_at(lane, i, 2)] = bf16_from_float(w[i]);
+    for (int i = 0, n; i < r->k; i += n) {
+        const float *w = row_piece(r, i, &n);
+        for (int j = 0; j < n; j++)
+            ((uint16_t *)panel)[panel_at(lane, i + j, 2)] = bf16_from_float(w[j]);
+    }
 }
 
-/* One row of stored weights as f32; the row itself where it is so already. */
-static const float *stored_row(float *to, struct stored from, int row, int k)
+static void fill_i8(void *panel, int lane, struct row *r)
 {
-    size_t first = (size_t)row * k;
-    if (from.type == TYPE_F32) return (const float *)from.v + first;
-    for (int i = 0; i < k; i++)
-        to[i] = from.type == TYPE_BF16 ? bf16_to_float(((const uint16_t *)from.v)[first + i])
-                                       : from.scale[row] * ((const int8_t *)from.v)[first + i];
-    return to;
+    int8_t q[PIECE];
+    float most = 0;
+    int32_t sum = 0;
+    for (int i = 0, n; i < r->k; i += n) {
+        const float *w = row_piece(r, i, &n);
+        most = fmaxf(most, quant_most(w, n));
+    }
+    for (int i = 0, n; i < r->k; i += n) {
+        const float *w = row_piece(r, i, &n);
+        quant_numbers(q, w, n, most);
+        sum += panel_part(panel, lane, i, q, n);
+    }
+    panel_end(panel, lane, quant_scale(most), sum, r->k);
 }
 
 static void fill_row(enum packed_kind kind, void *panel, struct stored from, int row, int k)
 {
-    float wide[PACKED_K_MAX];
-    int8_t narrow[PACKED_K_MAX];
     int lane = row % LANES;
-    if (kind == PACKED_I8 && from.type == TYPE_I8) {
-        panel_put(panel, lane, (const int8_t *)from.v + (size_t)row * k, from.scale[row], k);
-        return;
-    }
-    const float *w = stored_row(wide, from, row, k);
-    if (kind == PACKED_I8)
-        panel_put(panel, lane, narrow, quant_row(narrow, w, k), k);
+    struct row r;
+    row_init(&r, from, row, k);
+    if (kind == PACKED_I8 && from.type == TYPE_I8)
+        panel_put(panel, lane, (const int8_t *)from.v + r.first, r.scale, k);
+    else if (kind == PACKED_I8)
+        fill_i8(panel, lane, &r);
     else if (kind == PACKED_BF16)
-        fill_bf16(panel, lane, w, k);
+        fill_bf16(panel, lane, &r);
     else
-        fill_f32(panel, lane, w, k);
+        fill_f32(panel, lane, &r);
 }
 
 /* A whole panel of bf16 weights that are stored so: pairs trade places, which is most of what
@@ -158,47 +204,16 @@ void packed_row(float *to, const struct packed_weights *w, int row)
 
 /* ---- choice of kernels ---- */
 
-/* What this program was built with, best first. */
-static const struct isa {
-    const char *name;
-    const struct packed_kernel *kernel;
-} isas[] = {
-#if defined(__x86_64__)
-    {"dot", packed_dot},
-    {"avx512", packed_avx512},
-    {"avx2", packed_avx2},
-#endif
-    {"baseline", packed_baseline},
-};
-
-static bool isa_present(const char *name, enum packed_kind kind)
+void packed_open(struct packed_work *work, const struct isa *isa)
 {
-#if defined(__x86_64__)
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                  __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    if (!strcmp(name, "avx2")) return avx2;
-    if (!strcmp(name, "avx512")) return avx512;
-    /* AMD's have separate units for additions; Intel's add where they multiply. */
-    if (!strcmp(name, "dot") && kind == PACKED_F32) return avx512 && __builtin_cpu_is("amd");
-    if (!strcmp(name, "dot") && kind == PACKED_BF16)
-        return avx512 && __builtin_cpu_supports("avx512bf16");
-    if (!strcmp(name, "dot") && kind == PACKED_I8)
-        return avx512 && __builtin_cpu_supports("avx512vnni");
-#endif
-    (void)kind;
-    return !strcmp(name, "baseline");
-}
-
-void packed_open(struct packed_work *work, const char *isa)
-{
+    const struct packed_kernel *level = isa_kernels(isa->level)->packed;
     *work = (struct packed_work){0};
-    for (int kind = 0; kind < PACKED_KINDS; kind++) {
-        size_t i = 0;
-        while (isa && strcmp(isas[i].name, isa)) i++;
-        while (!isa_present(isas[i].name, kind)) i++;
-        work->kernel[kind] = isas[i].kernel + kind;
-    }
+    for (int kind = 0; kind < PACKED_KINDS; kind++) work->kernel[kind] = level + kind;
+#if defined(__x86_64__)
+    if (isa->f32_pairs) work->kernel[PACKED_F32] = packed_dot + PACKED_F32;
+    if (isa->bf16_dot) work->kernel[PACKED_BF16] = packed_dot + PACKED_BF16;
+    if (isa->i8_dot) work->kernel[PACKED_I8] = packed_dot + PACKED_I8;
+#endif
 }
 
 void packed_close(struct packed_work *work)

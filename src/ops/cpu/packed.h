@@ -51,10 +51,8 @@ struct packed_work {
     size_t bytes;
 };
 
-/* isa: the best that may be used: "dot" (AVX-512 with VNNI for int8, BF16 for bf16 and units for
- * additions beside those for products for f32), "avx512", "avx2" or "baseline"; NULL: no limit.
- * What the machine does not have is not used. */
-void packed_open(struct packed_work *work, const char *isa);
+struct isa; /* isa.h */
+void packed_open(struct packed_work *work, const struct isa *isa);
 void packed_close(struct packed_work *work);
 
 /* y [m,n] = x [m,k] wT + bias, then ReLU when relu is set; bias [n] or NULL; ldy and ldx are the

@@ -1,5 +1,6 @@
 /*
- * panel.h - inside the attention kernels: blocks of rows as f32 on the stack, and their product.
+ * panel.h - inside the attention kernels: blocks of rows as f32 in the work space of a thread, and
+ * their product.
  *
  * A panel is a copy of some rows of one head, widened to f32, contiguous, padded with zeros to
  * whole vectors; or the transpose of such rows. So the one product below has no edges and knows

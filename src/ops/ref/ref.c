@@ -92,6 +92,11 @@ static void ref_close(struct backend *be)
 
 /* ---- packed weights ---- */
 
+struct ref {
+    struct backend base;
+    float row[1 << 16]; /* of x, as the products of packed weights see it */
+};
+
 /* A row is a scale and as many numbers in its units as there are columns, all in float; the scale
  * is 1 unless they are int8. */
 static float *packed_at(struct mat w, int row)
@@ -102,12 +107,15 @@ static float *packed_at(struct mat w, int row)
 /* Rounds a row as the products of a packed type see it, to units of *scale. */
 static void pack_row(float *scale, float *row, int n, enum type type)
 {
-    int8_t q[1 << 16];
-    if (type == TYPE_PACKED_BF16)
-        for (int i = 0; i < n; i++) row[i] = bf16_to_float(bf16_from_float(row[i]));
-    if (type != TYPE_PACKED_I8) return;
-    *scale = quant_row(q, row, n);
-    for (int i = 0; i < n; i++) row[i] = q[i];
+    float most = quant_most(row, n);
+    for (int i = 0; i < n; i++) {
+        int8_t q;
+        if (type == TYPE_PACKED_BF16) row[i] = bf16_to_float(bf16_from_float(row[i]));
+        if (type != TYPE_PACKED_I8) continue;
+        quant_numbers(&q, row + i, 1, most);
+        row[i] = q;
+    }
+    if (type == TYPE_PACKED_I8) *scale = quant_scale(most);
 }
 
 static size_t ref_pack_bytes(enum type type, int rows, int cols)
@@ -161,10 +169,11 @@ static void ref_embed_bwd(struct backend *be, struct mat de, const int32_t *id, 
 
 /* ---- linear, with the feed-forward's ReLU: paper 3.3 ---- */
 
-static void linear_packed(struct mat y, struct mat x, struct mat w, struct mat b,
+/* row: [x.cols] of work space */
+static void linear_packed(float *row, struct mat y, struct mat x, struct mat w, struct mat b,
                           enum activation act)
 {
-    float row[1 << 16], scale = 1;
+    float scale = 1;
     for (int i = 0; i < y.rows; i++) {
         for (int c = 0; c < x.cols; c++) row[c] = (float)get(x, i, c);
         pack_row(&scale, row, x.cols, w.type);
@@ -181,9 +190,8 @@ static void linear_packed(struct mat y, struct mat x, struct mat w, struct mat b
 static void ref_linear(struct backend *be, struct mat y, struct mat x, struct mat w, struct mat b,
                        enum activation act, struct drop d)
 {
-    (void)be;
     if (type_packed(w.type)) {
-        linear_packed(y, x, w, b, act);
+        linear_packed(((struct ref *)be)->row, y, x, w, b, act);
         return;
     }
     for (int i = 0; i < y.rows; i++) {
@@ -536,9 +544,9 @@ static const struct ops ref_ops = {
 
 enum heed_status ref_open(struct backend **out, struct heed_error *err)
 {
-    struct backend *be = malloc(sizeof *be);
-    if (!be) return error_memory(err, sizeof *be, "the reference backend");
-    be->op = &ref_ops;
-    *out = be;
+    struct ref *ref = malloc(sizeof *ref);
+    if (!ref) return error_memory(err, sizeof *ref, "the reference backend");
+    ref->base.op = &ref_ops;
+    *out = &ref->base;
     return HEED_OK;
 }

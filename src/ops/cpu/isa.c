@@ -1,0 +1,174 @@
+/*
+ * isa.c - which instructions the CPU backend uses. See isa.h.
+ *
+ * A flag of CPUID says that the processor knows an instruction, not that it may be used: the system
+ * must save the registers it works on (XCR0), and a virtual machine can show the flags of AMX while
+ * it hides the leaf that describes its tiles. oneDNN reads that leaf without asking whether it is
+ * there, and its kernels for AMX then end in an illegal instruction.
+ */
+#include "ops/cpu/isa.h"
+
+#include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#include "ops/cpu/attention.h"
+#include "ops/cpu/kernels.h"
+#include "ops/cpu/packed.h"
+
+/* ---- what the processor says ---- */
+
+/* Flags by register, as the manuals of Intel and AMD name them */
+enum {
+    ECX1_FMA = 1 << 12,
+    ECX1_OSXSAVE = 1 << 27,
+    ECX1_AVX = 1 << 28,
+    ECX1_F16C = 1 << 29,
+    EBX7_AVX2 = 1 << 5,
+    EBX7_AVX512F = 1 << 16,
+    EBX7_AVX512DQ = 1 << 17,
+    EBX7_AVX512BW = 1 << 30,
+    ECX7_AVX512_VNNI = 1 << 11,
+    EDX7_AMX_BF16 = 1 << 22,
+    EDX7_AMX_TILE = 1 << 24,
+    EAX7_1_AVX512_BF16 = 1 << 5,
+};
+#define EBX7_AVX512VL (1u << 31)
+
+/* State that the system saves: the upper halves of 256-bit registers, those of AVX-512, AMX's */
+enum { XCR0_AVX = 0x6, XCR0_AVX512 = 0xe6, XCR0_TILES = 0x60000 };
+
+enum { LEAF_TILES = 0x1d };
+
+static bool has(uint64_t value, uint64_t bits)
+{
+    return (value & bits) == bits;
+}
+
+#if defined(__x86_64__)
+static uint64_t read_xcr0(void)
+{
+    uint32_t low, high;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (uint64_t)high << 32 | low;
+}
+
+/* Linux hands AMX's large registers to processes that ask for them. oneDNN asks as well; a process
+ * that is refused must know before it chooses. */
+static bool ask_for_tiles(void)
+{
+#ifdef __linux__
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+#else
+    return false;
+#endif
+}
+
+struct cpuid isa_read(void)
+{
+    struct cpuid c = {0};
+    uint32_t name[3], unused;
+    __cpuid(0, c.highest, name[0], name[2], name[1]);
+    memcpy(c.vendor, name, sizeof name);
+    __cpuid(1, unused, unused, c.ecx1, unused);
+    if (c.highest >= 7) {
+        uint32_t subleaves;
+        __cpuid_count(7, 0, subleaves, c.ebx7, c.ecx7, c.edx7);
+        if (subleaves >= 1) __cpuid_count(7, 1, c.eax7_1, unused, unused, unused);
+    }
+    if (c.highest >= LEAF_TILES) {
+        __cpuid_count(LEAF_TILES, 0, c.palettes, unused, unused, unused);
+        __cpuid_count(LEAF_TILES, 1, c.palette[0], c.palette[1], c.palette[2], unused);
+    }
+    if (c.ecx1 & ECX1_OSXSAVE) c.xcr0 = read_xcr0();
+    c.tiles = has(c.edx7, EDX7_AMX_TILE) && has(c.xcr0, XCR0_TILES) && ask_for_tiles();
+    (void)unused;
+    return c;
+}
+#else
+struct cpuid isa_read(void)
+{
+    return (struct cpuid){0};
+}
+#endif
+
+/* ---- what is chosen ---- */
+
+/* All that the compiler may use in a file of this level (cmake/kernels.cmake) */
+static bool has_avx2(const struct cpuid *c)
+{
+    return has(c->ecx1, ECX1_OSXSAVE | ECX1_AVX | ECX1_FMA | ECX1_F16C) &&
+           has(c->ebx7, EBX7_AVX2) && has(c->xcr0, XCR0_AVX);
+}
+
+static bool has_avx512(const struct cpuid *c)
+{
+    return has_avx2(c) && has(c->xcr0, XCR0_AVX512) &&
+           has(c->ebx7, EBX7_AVX512F | EBX7_AVX512DQ | EBX7_AVX512BW | EBX7_AVX512VL);
+}
+
+/* AMX with products of bf16, described and permitted: bytes, rows and names of the tiles. */
+static bool has_amx(const struct cpuid *c)
+{
+    return has_avx512(c) && has(c->edx7, EDX7_AMX_TILE | EDX7_AMX_BF16) &&
+           has(c->xcr0, XCR0_TILES) && c->tiles && c->highest >= LEAF_TILES && c->palettes >= 1 &&
+           c->palette[0] && c->palette[1] && c->palette[2];
+}
+
+/* Where processors of Intel have AVX-512's dot products of bf16, these run at half the rate of f32
+ * multiplications at best, so that two products in one instruction gain nothing; those of AMD run
+ * at the full rate. Additions of f32 have units of their own on AMD's, which F32_PAIRS uses. */
+struct isa isa_best(const struct cpuid *c)
+{
+    bool intel = !strcmp(c->vendor, "GenuineIntel"), amd = !strcmp(c->vendor, "AuthenticAMD");
+    bool avx512 = has_avx512(c), bf16 = avx512 && has(c->eax7_1, EAX7_1_AVX512_BF16);
+    struct isa isa = {.level = avx512 ? ISA_AVX512 : has_avx2(c) ? ISA_AVX2 : ISA_BASELINE};
+    isa.dnnl = true;
+    isa.amx = has_amx(c);
+    isa.bf16_products = bf16 && (isa.amx || !intel);
+    isa.f32_pairs = avx512 && amd;
+    isa.bf16_dot = bf16 && !intel;
+    isa.i8_dot = avx512 && has(c->ecx7, ECX7_AVX512_VNNI);
+    return isa;
+}
+
+/* oneDNN chooses its kernels by what the processor has. Of those that gemm_dnnl.c takes, the ones
+ * for f32 need AVX-512 and nothing beyond. */
+bool isa_hold(struct isa *isa, enum isa_level level)
+{
+    if (isa->level < level) return false;
+    *isa = (struct isa){.level = level, .dnnl = level == ISA_AVX512};
+    return true;
+}
+
+/* ---- names and kernels ---- */
+
+static const char *const names[ISA_LEVELS] = {"baseline", "avx2", "avx512"};
+
+const char *isa_name(enum isa_level level)
+{
+    return names[level];
+}
+
+enum isa_level isa_named(const char *name)
+{
+    int i = 0;
+    while (i < ISA_LEVELS && strcmp(name, names[i])) i++;
+    return (enum isa_level)i;
+}
+
+const struct isa_kernels *isa_kernels(enum isa_level level)
+{
+    static const struct isa_kernels all[ISA_LEVELS] = {
+        {&kernels_baseline, &attend_baseline, packed_baseline, gemm_step_baseline},
+#if defined(__x86_64__)
+        {&kernels_avx2, &attend_avx2, packed_avx2, gemm_step_avx2},
+        {&kernels_avx512, &attend_avx512, packed_avx512, gemm_step_avx512},
+#endif
+    };
+    return &all[level];
+}

@@ -1,0 +1,42 @@
+#!/bin/bash
+# test_small_stack.sh - the program where threads have little stack: what computes keeps its blocks of
+# numbers elsewhere. OpenMP's threads have what `ulimit -s` leaves them.
+#
+# usage: test_small_stack.sh PROGRAM
+set -eu
+heed=${1:?usage: test_small_stack.sh PROGRAM}
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+limit=128 # KiB
+
+# A sanitizer needs more stack than the program does.
+if nm "$heed" 2>/dev/null | grep -qE '__(asan|tsan)_init'; then limit=1024; fi
+
+awk -v seed=5 -v lines=200 -v longest=30 -f "$(dirname "$0")/reversals.awk" >"$dir/train.tsv"
+head -n 10 "$dir/train.tsv" >"$dir/valid.tsv"
+cut -f 1 "$dir/valid.tsv" >"$dir/test"
+"$heed" vocab --size 280 --quiet --out "$dir/vocab" "$dir/train.tsv"
+
+small() {
+    (
+        ulimit -s "$limit"
+        "$heed" "$@"
+    ) || {
+        echo "heed $1 with $limit KiB of stack: status $?"
+        exit 1
+    }
+}
+small train --pairs "$dir/train.tsv" --valid-pairs "$dir/valid.tsv" --vocab "$dir/vocab" \
+    --preset tiny --steps 4 --valid-every 2 --save-every 2 --batch-tokens 512 --threads 2 --quiet \
+    --out "$dir/model"
+small train --pairs "$dir/train.tsv" --vocab "$dir/vocab" --precision bf16 --preset tiny --steps 3 \
+    --batch-tokens 512 --threads 2 --quiet --out "$dir/bf16"
+for weights in bf16 int8; do
+    small quantize --weights "$weights" --out "$dir/$weights" "$dir/model"
+    small translate --model "$dir/$weights" --threads 2 --quiet <"$dir/test" >"$dir/small"
+    "$heed" translate --model "$dir/$weights" --threads 2 --quiet <"$dir/test" | cmp - "$dir/small"
+done
+small translate --model "$dir/model" --device ref --weights int8 --quiet "1 2 3" >/dev/null
+small evaluate --model "$dir/model" --src "$dir/test" --ref "$dir/test" --quiet >/dev/null
+small attention --model "$dir/model" --out "$dir/a.svg" "1 2 3" >/dev/null
+small average --out "$dir/average" "$dir"/model/checkpoints/* >/dev/null
