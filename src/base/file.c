@@ -175,7 +175,7 @@ enum heed_status file_same(const char *path, struct file_part part, bool *same,
 
 enum { WRITE_MOST = 1 << 30 }; /* some systems refuse a single write of 2 GiB */
 
-static bool write_fully(int fd, const char *data, size_t len)
+bool file_append(int fd, const char *data, size_t len)
 {
     while (len) {
         ssize_t put = write(fd, data, len < WRITE_MOST ? len : WRITE_MOST);
@@ -194,7 +194,7 @@ static bool write_parts(const char *path, const struct file_part *part, int n)
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return false;
     bool good = true;
-    for (int i = 0; good && i < n; i++) good = write_fully(fd, part[i].data, part[i].len);
+    for (int i = 0; good && i < n; i++) good = file_append(fd, part[i].data, part[i].len);
     good = good && fsync(fd) == 0;
     int why = errno;
     if (close(fd) != 0 && good) return false;

@@ -40,6 +40,8 @@ enum heed_status file_write(const char *path, const struct file_part *part, int 
 enum heed_status file_check_write(const char *path, struct heed_error *err);
 /* Whether both paths lead to one file, by whatever names and links. */
 bool file_is_same(const char *a, const char *b);
+/* Writes all of the bytes to a descriptor, whatever interrupts it; false: errno says why not. */
+bool file_append(int fd, const char *data, size_t len);
 
 /* A file of one directory as a file of the same name in another. */
 enum heed_status file_copy(const char *from_dir, const char *to_dir, const char *name,

@@ -3,17 +3,18 @@
  */
 #include "train/log.h"
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/file.h"
 
 struct log {
-    FILE *f;
+    int fd;
     char path[4096];
 };
 
@@ -60,9 +61,11 @@ enum heed_status log_open(struct log **out, const char *dir, int64_t step, struc
 {
     struct log *l = calloc(1, sizeof *l);
     if (!l) return error_memory(err, sizeof *l, "the log");
+    l->fd = -1;
     enum heed_status s = file_join(l->path, sizeof l->path, dir, "log.jsonl", err);
     if (!s) s = cut(l->path, step, err);
-    if (!s && !(l->f = fopen(l->path, "a"))) s = error_errno(err, "cannot write %s", l->path);
+    if (!s) l->fd = open(l->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (!s && l->fd < 0) s = error_errno(err, "cannot write %s", l->path);
     if (s) {
         log_free(l);
         return s;
@@ -74,7 +77,7 @@ enum heed_status log_open(struct log **out, const char *dir, int64_t step, struc
 void log_free(struct log *l)
 {
     if (!l) return;
-    if (l->f) fclose(l->f);
+    if (l->fd >= 0) close(l->fd);
     free(l);
 }
 
@@ -106,8 +109,12 @@ enum heed_status log_event(struct log *l, const struct heed_event *e, struct hee
     json_object_set_new(j, "seconds", number(e->seconds));
     if (e->text) json_object_set_new(j, "text", json_string(e->text));
     char *line = j ? json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-    bool written = line && fprintf(l->f, "%s\n", line) > 0 && fflush(l->f) == 0;
+    enum heed_status s = HEED_OK;
+    if (!line)
+        s = error_memory(err, 512, l->path);
+    else if (!file_append(l->fd, line, strlen(line)) || !file_append(l->fd, "\n", 1))
+        s = error_errno(err, "cannot write %s", l->path);
     free(line);
     json_decref(j);
-    return written ? HEED_OK : error_errno(err, "cannot write %s", l->path);
+    return s;
 }
