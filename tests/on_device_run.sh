@@ -99,7 +99,7 @@ sanitizer() {
     export HEED_CUDA_PLAIN=1 HEED_TEST_FEW=1
     {
         for program in golden_beam golden device; do echo "$program"; done
-        for test in averaged exact curve ends damaged vocabulary patience older wrong directory saves spares \
+        for test in averaged exact curve ends damaged vocabulary patience older wrong directory saves \
             matter skip; do
             echo "train *_$test*"
         done

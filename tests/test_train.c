@@ -116,7 +116,7 @@ static void test_wrong_options(void **state)
     const float rates[] = {-0.1f, 1, NAN};
     for (int i = 0; i < 3; i++) {
         o.subword_dropout = rates[i];
-        assert_fails(&o, HEED_EARG, "subword dropout must be in [0, 1)");
+        assert_fails(&o, HEED_EARG, "expected at least 0 and less than 1");
     }
 }
 
@@ -472,8 +472,12 @@ static void test_skip_at_the_end(void **state)
     must_train(&o, 1);
     assert_int_equal(seen.count[HEED_EVENT_SKIP], 1);
     assert_true(file_exists(in_place("skip/checkpoints/step-00000002/model.safetensors")));
-    o.out = in_place("infinite");
-    o.peak_lr = HUGE_VALF;
+    /* without epsilon, Adam divides 0 by 0 where dropout left no gradient */
+    o = options(in_place("infinite"));
+    o.steps = 1;
+    o.epsilon = 0;
+    o.batch_tokens = 32;
+    o.config.ff_dropout = 0.99f;
     assert_fails(&o, HEED_ENUMERIC, "not numbers");
     assert_false(file_exists(in_place("infinite/model.safetensors")));
 }

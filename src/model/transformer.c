@@ -165,16 +165,33 @@ static enum heed_status host_open(struct run *r, struct heed_error *err)
     return HEED_OK;
 }
 
+/* Arrays have fewer than 2^31 elements (config.c); so must those that have a row for each token. */
+static enum heed_status check_rows(const struct run_options *o, const struct backend *be,
+                                   const struct heed_config *c, struct heed_error *err)
+{
+    size_t rows = (size_t)max(o->rows_src, o->rows_tgt) + ROW_PAD;
+    size_t wide = (size_t)max(3 * c->d_model, c->d_ff);
+    size_t chunk = (size_t)head_chunk(be->op, c), head = chunk < rows ? chunk : rows;
+    if (rows <= INT32_MAX / wide && head <= INT32_MAX / (size_t)c->vocab_size) return HEED_OK;
+    bool vocab = rows <= INT32_MAX / wide;
+    return error_set(err, HEED_EARG,
+                     "%zu tokens at once with %zu numbers each make %zu, expected at most %d",
+                     vocab ? head : rows, vocab ? (size_t)c->vocab_size : wide,
+                     vocab ? head * (size_t)c->vocab_size : rows * wide, INT32_MAX);
+}
+
 enum heed_status run_open(struct run **out, struct backend *be, const struct parameters *p,
                           const struct run_options *o, struct heed_error *err)
 {
+    enum heed_status s = check_rows(o, be, &p->config, err);
+    if (s) return s;
     struct run *r = calloc(1, sizeof *r);
     if (!r) return error_memory(err, sizeof *r, "a run of the model");
     r->be = be;
     r->p = p;
     r->o = *o;
     if (be->op->record && !o->train) r->o.rows_tgt = step_rows(r, o->rows_tgt);
-    enum heed_status s = host_open(r, err);
+    s = host_open(r, err);
     enum use use = o->train ? USED_WHOLE : USED_IN_PART;
     if (!s) s = r->be->op->alloc(r->be, &r->block, run_layout(r, NULL), use, err);
     if (s) {

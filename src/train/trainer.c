@@ -6,6 +6,7 @@
  * as if it had not been.
  */
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -18,9 +19,12 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "model/config.h"
+#include "model/files.h"
 #include "model/transformer.h"
 #include "ops/engine.h"
 #include "text/batch.h"
+#include "text/pairs.h"
+#include "text/tokenizer.h"
 #include "train/checkpoint.h"
 #include "train/log.h"
 #include "train/optimizer.h"
@@ -84,29 +88,80 @@ struct heed_train_options heed_train_defaults(void)
     return o;
 }
 
+/* Limits that no use comes near, so that sums and products of the options fit their types. */
+static const int64_t STEPS_MOST = INT64_C(1000000000000000);
+enum { BATCH_TOKENS_MOST = 1 << 24, ACCUMULATE_MOST = 1000000, COUNT_MOST = 1000000000 };
+
+static enum heed_status check_whole(const struct heed_train_options *o, struct heed_error *err)
+{
+    const struct {
+        const char *name;
+        int64_t found, least, most;
+    } whole[] = {
+        {"steps", o->steps, 1, STEPS_MOST},
+        {"batch_tokens", o->batch_tokens, 16, BATCH_TOKENS_MOST},
+        {"accumulate", o->accumulate, 1, ACCUMULATE_MOST},
+        {"warmup", o->warmup, 1, COUNT_MOST},
+        {"valid_every", o->valid_every, 0, STEPS_MOST},
+        {"patience", o->patience, 0, COUNT_MOST},
+        {"save_every", o->save_every, 0, STEPS_MOST},
+        {"keep", o->keep, 1, COUNT_MOST},
+        {"precision", (int64_t)o->precision, HEED_F32, HEED_BF16},
+        {"best_by", (int64_t)o->best_by, HEED_BEST_NLL, HEED_BEST_CHRF},
+    };
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        if (whole[i].found < whole[i].least || whole[i].found > whole[i].most)
+            return error_set(err, HEED_EARG, "%s is %lld, expected %lld to %lld", whole[i].name,
+                             (long long)whole[i].found, (long long)whole[i].least,
+                             (long long)whole[i].most);
+    return HEED_OK;
+}
+
+/* Comparisons are false for what is not a number. */
+static enum heed_status check_reals(const struct heed_train_options *o, struct heed_error *err)
+{
+    const struct {
+        const char *name;
+        float found;
+        bool part; /* less than 1; else: finite */
+    } real[] = {
+        {"beta1", o->beta1, true},
+        {"beta2", o->beta2, true},
+        {"label_smoothing", o->label_smoothing, true},
+        {"subword_dropout", o->subword_dropout, true},
+        {"peak_lr", o->peak_lr, false},
+        {"epsilon", o->epsilon, false},
+        {"clip", o->clip, false},
+    };
+    for (size_t i = 0; i < sizeof real / sizeof *real; i++) {
+        float x = real[i].found;
+        if (!(x >= 0 && (real[i].part ? x < 1 : x <= FLT_MAX)))
+            return error_set(err, HEED_EARG, "%s is %g, expected at least 0 and %s", real[i].name,
+                             (double)x, real[i].part ? "less than 1" : "finite");
+    }
+    return HEED_OK;
+}
+
+static bool translates(const struct heed_train_options *o)
+{
+    return o->valid.n && (o->valid_bleu || o->best_by != HEED_BEST_NLL);
+}
+
 static enum heed_status check_options(const struct heed_train_options *o, struct heed_error *err)
 {
-    if (o->train.n < 1) return error_set(err, HEED_EARG, "no training files were given");
-    if (!o->vocab) return error_set(err, HEED_EARG, "no vocabulary was given");
-    if (!o->out) return error_set(err, HEED_EARG, "no output directory was given");
-    if (o->steps < 1 || o->accumulate < 1 || o->warmup < 1 || o->keep < 1)
-        return error_set(err, HEED_EARG,
-                         "steps, accumulate, warmup and keep must be at least 1, found %lld, %d, "
-                         "%d and %d",
-                         (long long)o->steps, o->accumulate, o->warmup, o->keep);
-    if (o->batch_tokens < 16)
-        return error_set(err, HEED_EARG, "batch tokens must be at least 16, found %d",
-                         o->batch_tokens);
-    if (!(o->label_smoothing >= 0 && o->label_smoothing < 1))
-        return error_set(err, HEED_EARG, "label smoothing must be in [0, 1), found %g",
-                         (double)o->label_smoothing);
-    if (!(o->subword_dropout >= 0 && o->subword_dropout < 1))
-        return error_set(err, HEED_EARG, "subword dropout must be in [0, 1), found %g",
-                         (double)o->subword_dropout);
-    if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1))
-        return error_set(err, HEED_EARG, "beta1 and beta2 must be in [0, 1), found %g and %g",
-                         (double)o->beta1, (double)o->beta2);
-    return HEED_OK;
+    const struct heed_corpus *train = &o->train, *valid = &o->valid;
+    enum heed_status s = error_strings(err, "train.src", train->src, train->n);
+    if (!s && train->tgt) s = error_strings(err, "train.tgt", train->tgt, train->n);
+    if (!s) s = error_strings(err, "valid.src", valid->src, valid->n);
+    if (!s && valid->tgt) s = error_strings(err, "valid.tgt", valid->tgt, valid->n);
+    if (s) return s;
+    if (!o->train.n) return error_set(err, HEED_EARG, "no training files were given");
+    if (!o->vocab || !*o->vocab) return error_set(err, HEED_EARG, "no vocabulary was given");
+    if (!o->out || !*o->out) return error_set(err, HEED_EARG, "no output directory was given");
+    if (translates(o) && !o->valid_tokenize) return error_null(err, "valid_tokenize");
+    s = check_whole(o, err);
+    if (!s) s = check_reals(o, err);
+    return s;
 }
 
 /* ---- open ---- */
@@ -144,11 +199,6 @@ static struct checkpoint checkpoint_of(const struct heed_trainer *t)
 }
 
 /* ---- open: what the run begins or goes on with ---- */
-
-static bool translates(const struct heed_train_options *o)
-{
-    return o->valid.n && (o->valid_bleu || o->best_by != HEED_BEST_NLL);
-}
 
 static enum heed_status recipe_of(struct recipe *r, const struct heed_train_options *o,
                                   struct heed_error *err)
@@ -218,6 +268,27 @@ static enum heed_status go_on(struct heed_trainer *t, const struct recipe *given
     return s;
 }
 
+/* A new run would write over a model that has no checkpoints, or over another vocabulary. */
+static enum heed_status check_vacant(const struct heed_trainer *t, struct heed_error *err)
+{
+    char path[4096];
+    bool same = true;
+    struct file_part vocab;
+    vocab.data = tokenizer_bytes(t->tokenizer, &vocab.len);
+    enum heed_status s = file_join(path, sizeof path, t->o.out, MODEL_WEIGHTS, err);
+    if (!s && file_exists(path))
+        s = error_set(err, HEED_EARG,
+                      "%s is there already, and no checkpoint to go on from: choose another "
+                      "directory",
+                      path);
+    if (!s) s = file_join(path, sizeof path, t->o.out, MODEL_VOCAB, err);
+    if (!s && file_exists(path)) s = file_same(path, vocab, &same, err);
+    if (!s && !same)
+        s = error_set(err, HEED_EARG, "%s is another vocabulary than %s: choose another directory",
+                      path, t->o.vocab);
+    return s;
+}
+
 /* The beginning, or where the newest usable checkpoint left off. */
 static enum heed_status open_state(struct heed_trainer *t, struct heed_error *err)
 {
@@ -230,7 +301,8 @@ static enum heed_status open_state(struct heed_trainer *t, struct heed_error *er
     if (s) return s;
     if (!n) {
         t->at = (struct progress){.recipe = given};
-        s = parameters_init(t->p, o->seed, err);
+        s = check_vacant(t, err);
+        if (!s) s = parameters_init(t->p, o->seed, err);
     } else if (o->resume) {
         s = go_on(t, &given, step, n, err);
     } else {
@@ -240,6 +312,15 @@ static enum heed_status open_state(struct heed_trainer *t, struct heed_error *er
                       o->out, (long long)step[0]);
     }
     free(step);
+    return s;
+}
+
+/* A file that is missing or cannot be read is told before anything is made. */
+static enum heed_status check_text(const struct heed_corpus *c, struct heed_error *err)
+{
+    struct pairs *pairs = NULL;
+    enum heed_status s = c->n ? pairs_open(&pairs, c, err) : HEED_OK;
+    pairs_free(pairs);
     return s;
 }
 
@@ -268,6 +349,10 @@ static enum heed_status open_data(struct heed_trainer *t, struct heed_error *err
 struct heed_trainer *heed_trainer_open(struct heed_engine *e, const struct heed_train_options *o,
                                        struct heed_error *err)
 {
+    if (!e || !o) {
+        error_null(err, e ? "options" : "engine");
+        return NULL;
+    }
     struct heed_trainer *t = calloc(1, sizeof *t);
     if (!t) {
         error_memory(err, sizeof *t, "the trainer");
@@ -281,6 +366,8 @@ struct heed_trainer *heed_trainer_open(struct heed_engine *e, const struct heed_
     atomic_init(&t->stop, false);
     enum heed_status s = check_options(o, err);
     if (!s) s = open_vocab(t, err);
+    if (!s) s = check_text(&o->train, err);
+    if (!s) s = check_text(&o->valid, err);
     if (!s) s = file_mkdir(o->out, err);
     if (!s) s = file_lock_dir(o->out, &t->lock, err);
     if (!s) s = open_model(t, err);
@@ -545,15 +632,14 @@ static enum heed_status check_weights(struct heed_trainer *t, struct heed_error 
                      (long long)t->at.step, (long long)t->saved);
 }
 
-/* Going back needs a checkpoint whose weights have shown a usable gradient; at the end of a run it
- * is enough that they are numbers. */
+/* Going back needs a checkpoint whose weights have shown a usable gradient, and no checkpoint may
+ * have weights that are not numbers: they would not load. */
 static enum heed_status save_if_due(struct heed_trainer *t, bool end, struct heed_error *err)
 {
     struct checkpoint c = checkpoint_of(t);
-    enum heed_status s = HEED_OK;
     bool regular = !t->at.skips && due(t->at.regular, t->at.step, t->o.save_every);
     if (!regular && !end) return HEED_OK;
-    if (t->at.skips) s = check_weights(t, err);
+    enum heed_status s = check_weights(t, err);
     if (regular) t->at.regular = t->at.step;
     t->at.guard = t->opt->guard;
     if (!s) s = checkpoint_save(&c, &t->at, t->o.keep, err);
@@ -578,6 +664,7 @@ static enum heed_status tell_done(struct heed_trainer *t, struct heed_error *err
 
 enum heed_status heed_trainer_run(struct heed_trainer *t, struct heed_error *err)
 {
+    if (!t) return error_null(err, "trainer");
     enum heed_status s = tell_start(t, err);
     bool end = at_end(t); /* asked once a step: a stop may be asked for at any time */
     while (!s && !end) {
