@@ -135,5 +135,55 @@ sed -i -z 's/,\n}/\n}/' "$dir/older/$last/trainer.json"
 accepts $train $text $valid --out "$dir/older" --resume --steps 7 --lr 0.1
 grep -q '"step":7,.*"best":true' "$dir/older/log.jsonl" || fail "older record: no best by nll"
 
+# ---- directories that must not be written to ----
+
+before=$(cat "$run"/model.safetensors "$run"/$last/*.safetensors | cksum)
+accepts average --quiet --out "$dir/mean" "$run"/checkpoints/step-*
+ln -s "$dir/mean" "$dir/link"
+refuses 1 "$dir/mean is $dir/mean, which would be overwritten" quantize --out "$dir/mean" "$dir/mean"
+refuses 1 "overwritten" quantize --out "$dir/link/." "$dir/mean"
+refuses 1 "overwritten" average --out "$run/$last" "$run"/checkpoints/step-*
+refuses 1 "holds the checkpoints of a run" average --out "$run/checkpoints" "$run"/checkpoints/step-*
+refuses 1 "$run belongs to a training run" average --out "$run" "$run"/checkpoints/step-*
+refuses 1 "$run belongs to a training run" quantize --out "$run" "$dir/mean"
+refuses 1 "$dir/mean/model.safetensors is there already" $train $text --steps 1 --out "$dir/mean"
+refuses 1 "$dir/mean/model.safetensors is there already" $train $text --steps 1 --out "$dir/mean" --resume
+mkdir "$dir/begun"
+"$heed" vocab --size 290 --quiet --out "$dir/begun/vocab.model" "$dir/a" "$dir/b"
+refuses 1 "$dir/begun/vocab.model is another vocabulary than $dir/vocab" \
+    $train $text --steps 1 --out "$dir/begun"
+cp "$dir/vocab" "$dir/begun/vocab.model"
+accepts ${train/$dir\/vocab/$dir/begun/vocab.model} $text --steps 1 --out "$dir/begun"
+[ "$before" = "$(cat "$run"/model.safetensors "$run"/$last/*.safetensors | cksum)" ] ||
+    fail "a run was overwritten"
+
+# ---- what was done is said ----
+
+rm -r "$dir/mean"
+says "^$dir/mean: the mean of 3 models of steps 4 to 6, [0-9,]* bytes of weights$" \
+    average --out "$dir/mean" "$run"/checkpoints/step-*
+says "^$dir/small: [0-9,]* bytes of weights in int8, [0-9,]* before$" quantize --out "$dir/small" "$dir/mean"
+for quiet in "average --quiet --out $dir/mean2 $dir/mean" "quantize --quiet --out $dir/small2 $dir/mean"; do
+    accepts $quiet
+    [ ! -s "$dir/err" ] || fail "heed $quiet is not quiet"
+done
+
+# ---- options without an effect ----
+
+for idle in "--valid-every 5" "--valid-tokenize zh" "--best-by nll" "--patience 3" "--no-bleu"; do
+    refuses 2 "${idle% *} has no effect without validation text" $train $text --steps 1 --out "$dir/idle" $idle
+done
+refuses 2 "--no-bleu and --best-by bleu exclude" $train $text $valid --steps 1 --out "$dir/idle" --no-bleu --best-by bleu
+refuses 2 "--valid-tokenize has no effect with --no-bleu" \
+    $train $text $valid --steps 1 --out "$dir/idle" --no-bleu --valid-tokenize zh
+refuses 2 "--patience has no effect with --valid-every 0" \
+    $train $text $valid --steps 1 --out "$dir/idle" --patience 3 --valid-every 0
+
+# ---- nothing is made where something is missing ----
+
+refuses 1 "$dir/none" $train --src "$dir/a" --tgt "$dir/none" --steps 1 --out "$dir/idle"
+refuses 1 "$dir/none" $train $text --valid-pairs "$dir/none" --steps 1 --out "$dir/idle"
+[ ! -e "$dir/idle" ] || fail "a run that was refused left a directory"
+
 [ "$failures" = 0 ] && echo "every run went on or was refused as it should"
 exit "$((failures > 0))"

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void error_print(const char *format, va_list ap)
@@ -62,6 +63,14 @@ const char *cli_count(char out[CLI_NUMBER_MAX], int64_t n)
     }
     *p = '\0';
     return out;
+}
+
+int64_t cli_weights_bytes(const char *dir)
+{
+    char path[4096];
+    struct stat info;
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    return stat(path, &info) == 0 ? (int64_t)info.st_size : 0;
 }
 
 const char *cli_duration(char out[CLI_NUMBER_MAX], double seconds)

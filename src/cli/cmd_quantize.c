@@ -1,6 +1,7 @@
 /*
  * cmd_quantize.c - `heed quantize`: a model with smaller weights.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -11,10 +12,13 @@ int cmd_quantize(int argc, char **argv)
 {
     struct words dirs = {0};
     const char *out = NULL, *weights = "int8";
+    bool quiet = false;
     const struct option option[] = {
         {"weights", NULL, "int8: a quarter of the size; bf16: half", .string = &weights,
          .choices = "int8|bf16"},
-        {"out", "DIR", "where the smaller model goes", .string = &out, .required = true},
+        {"out", "DIR", "where the smaller model goes, not MODEL itself", .string = &out,
+         .required = true},
+        {"quiet", NULL, "print errors only", .flag = &quiet},
     };
     const struct usage usage = {
         .command = "quantize",
@@ -39,6 +43,11 @@ int cmd_quantize(int argc, char **argv)
         enum heed_weights w = strcmp(weights, "int8") == 0 ? HEED_WEIGHTS_INT8 : HEED_WEIGHTS_BF16;
         code = heed_quantize(dirs.v[0], w, out, &err) == HEED_OK ? CLI_DONE
                                                                  : cli_failure("%s", err.text);
+        char before[CLI_NUMBER_MAX], after[CLI_NUMBER_MAX];
+        if (code == CLI_DONE && !quiet)
+            fprintf(stderr, "%s: %s bytes of weights in %s, %s before\n", out,
+                    cli_count(after, cli_weights_bytes(out)), weights,
+                    cli_count(before, cli_weights_bytes(dirs.v[0])));
     }
     words_release(&dirs);
     return code;

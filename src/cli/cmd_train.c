@@ -23,6 +23,7 @@ struct train {
     int64_t seed;
     int threads;
     bool quiet;
+    bool valid_every_given, valid_tokenize_given, best_by_given;
     /* while it runs */
     struct progress progress;
     struct heed_trainer *trainer;
@@ -139,6 +140,36 @@ static enum heed_status set_shape(struct train *t, struct heed_error *err)
     return HEED_OK;
 }
 
+/* An option that can change nothing is a mistake: the user believes that it does. */
+static int check_validation(const struct train *t)
+{
+    const struct heed_train_options *o = &t->o;
+    const char *idle = t->valid_every_given      ? "valid-every"
+                       : t->valid_tokenize_given ? "valid-tokenize"
+                       : t->best_by_given        ? "best-by"
+                       : o->patience > 0         ? "patience"
+                       : !o->valid_bleu          ? "no-bleu"
+                                                 : NULL;
+    if (!o->valid.n && idle) {
+        return cli_misuse("--%s has no effect without validation text: add --valid-pairs FILE, or "
+                          "--valid-src FILE and --valid-tgt FILE",
+                          idle);
+    }
+    if (o->best_by != HEED_BEST_NLL && !o->valid_bleu) {
+        return cli_misuse("--no-bleu and --best-by %s exclude each other: the score is of a "
+                          "translation",
+                          t->best_by);
+    }
+    if (t->valid_tokenize_given && !o->valid_bleu) {
+        return cli_misuse("--valid-tokenize has no effect with --no-bleu");
+    }
+    if (o->patience > 0 && o->valid_every == 0) {
+        return cli_misuse("--patience has no effect with --valid-every 0: there is one validation, "
+                          "at the end");
+    }
+    return OPTIONS_GO_ON;
+}
+
 static int check(struct train *t)
 {
     int code = set_corpus(&t->o.train, "", &t->pairs, &t->src, &t->tgt);
@@ -155,12 +186,8 @@ static int check(struct train *t)
     t->o.best_by = strcmp(t->best_by, "bleu") == 0   ? HEED_BEST_BLEU
                    : strcmp(t->best_by, "chrf") == 0 ? HEED_BEST_CHRF
                                                      : HEED_BEST_NLL;
-    if (t->o.best_by != HEED_BEST_NLL && !t->o.valid_bleu)
-        return cli_misuse("--no-bleu and --best-by %s exclude each other: the score is of a "
-                          "translation",
-                          t->best_by);
     t->o.seed = (uint64_t)t->seed;
-    return OPTIONS_GO_ON;
+    return check_validation(t);
 }
 
 static int run(struct train *t, int argc, char **argv)
@@ -232,8 +259,9 @@ static int parse(struct train *t, int argc, char **argv)
         {.help = "optimization"},
         {"steps", "N", "optimizer steps in all", .integer64 = &o->steps, .min = 1, .max = huge},
         {"batch-tokens", "N", "tokens on each side of a batch, at most",
-         .integer = &o->batch_tokens, .min = 16, .max = many},
-        {"accumulate", "N", "batches per step", .integer = &o->accumulate, .min = 1, .max = many},
+         .integer = &o->batch_tokens, .min = 16, .max = 1 << 24},
+        {"accumulate", "N", "batches per step", .integer = &o->accumulate, .min = 1,
+         .max = 1000000},
         {"lr", "RATE", "peak learning rate; 0: (d-model * warmup)^-0.5", .number = &o->peak_lr,
          .max = 100},
         {"warmup", "N", "steps until the peak", .integer = &o->warmup, .min = 1, .max = many},
@@ -250,13 +278,13 @@ static int parse(struct train *t, int argc, char **argv)
 
         {.help = "validation and checkpoints"},
         {"valid-every", "N", "steps; 0: only at the end", .integer64 = &o->valid_every,
-         .max = huge},
+         .given = &t->valid_every_given, .max = huge},
         {"no-bleu", NULL, "do not translate the validation source", .flag = &o->valid_bleu,
          .clears = true},
         {"valid-tokenize", NULL, "for that BLEU", .string = &o->valid_tokenize,
-         .choices = "13a|zh|intl|char|none"},
+         .given = &t->valid_tokenize_given, .choices = "13a|zh|intl|char|none"},
         {"best-by", NULL, "figure that the best validation has, for DIR/best and --patience",
-         .string = &t->best_by, .choices = "nll|bleu|chrf"},
+         .string = &t->best_by, .given = &t->best_by_given, .choices = "nll|bleu|chrf"},
         {"patience", "N", "stop after N validations without a better one; 0: never",
          .integer = &o->patience, .max = many},
         {"save-every", "N", "steps; 0: only at the end", .integer64 = &o->save_every, .max = huge},

@@ -237,6 +237,7 @@ static int parse_option(struct parsing *p)
                           value);
     }
     *given = value;
+    if (o->given) *o->given = true;
     return set_value(o, value);
 }
 

@@ -73,7 +73,8 @@ enum heed_status heed_quantize(const char *dir, enum heed_weights weights, const
     if (!dir || !out) return error_null(err, dir ? "out" : "dir");
     if (weights != HEED_WEIGHTS_BF16 && !int8)
         return error_set(err, HEED_EARG, "weights are neither bf16 nor int8");
-    enum heed_status st = file_join(from, sizeof from, dir, MODEL_WEIGHTS, err);
+    enum heed_status st = files_check_out(&dir, 1, out, err);
+    if (!st) st = file_join(from, sizeof from, dir, MODEL_WEIGHTS, err);
     if (!st) st = file_join(to, sizeof to, out, MODEL_WEIGHTS, err);
     if (!st) st = safetensors_open(&file, from, err);
     if (!st) st = check_large(file, from, err);

@@ -96,6 +96,7 @@ enum heed_status heed_average(const char *const *dirs, int n, const char *out,
     enum heed_status s = error_strings(err, "dirs", dirs, n);
     if (!s && n == 0) s = error_set(err, HEED_EARG, "no model to average was given");
     if (!s && !out) s = error_null(err, "out");
+    if (!s) s = files_check_out(dirs, n, out, err);
     if (!s) s = check_shapes(dirs, n, err);
     if (!s) s = file_join(path, sizeof path, dirs[0], MODEL_WEIGHTS, err);
     if (!s) s = safetensors_open(&first, path, err);
