@@ -493,7 +493,7 @@ static void test_errors(void **state)
     expect_error(s, HEED_EARG, "batch_tokens is 1");
     s = source("a", "b");
     s.o.max_length = 2;
-    expect_error(s, HEED_EFORMAT, "300 are longer than 2 tokens");
+    expect_error(s, HEED_EFORMAT, "300 are longer than the 2 tokens that max_length allows");
     struct batches *b;
     struct batch_options o = source("a", "b").o;
     assert_int_equal(batch_open(&b, &o, NULL), HEED_EARG);

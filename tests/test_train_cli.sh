@@ -168,6 +168,28 @@ for quiet in "average --quiet --out $dir/mean2 $dir/mean" "quantize --quiet --ou
     [ ! -s "$dir/err" ] || fail "heed $quiet is not quiet"
 done
 
+# ---- models that cannot be averaged or made smaller ----
+
+refuses 1 "$dir/small/model.safetensors: tensor panels is not F32: smaller weights cannot be averaged" \
+    average --out "$dir/wrong" "$dir/small"
+refuses 1 "$dir/small/model.safetensors: tensor .* is missing" average --out "$dir/wrong" "$dir/mean" "$dir/small"
+cp -r "$dir/mean" "$dir/odd"
+rm "$dir/odd/vocab.model"
+refuses 1 "$dir/odd/vocab.model: No such file" average --out "$dir/wrong" "$dir/odd"
+refuses 1 "$dir/odd/vocab.model: No such file" quantize --out "$dir/wrong" "$dir/odd"
+cp "$dir/a" "$dir/odd/vocab.model"
+refuses 1 "$dir/odd/vocab.model is not a SentencePiece model" average --out "$dir/wrong" "$dir/odd"
+refuses 1 "$dir/odd/vocab.model is not a SentencePiece model" quantize --out "$dir/wrong" "$dir/odd"
+"$heed" vocab --size 290 --quiet --out "$dir/odd/vocab.model" "$dir/a" "$dir/b"
+refuses 1 "$dir/odd/vocab.model has 290 pieces, expected 300" average --out "$dir/wrong" "$dir/odd"
+refuses 1 "$dir/odd/vocab.model has 290 pieces, expected 300" quantize --out "$dir/wrong" "$dir/odd"
+cp "$dir/vocab" "$dir/odd/vocab.model"
+sed -i 's/"d_ff": 16/"d_ff": 32/' "$dir/odd/config.json"
+refuses 1 "$dir/odd/model.safetensors holds 9[0-9]* parameters, expected 1[0-9]* by config.json" \
+    average --out "$dir/wrong" "$dir/odd"
+refuses 1 "by config.json" quantize --out "$dir/wrong" "$dir/odd"
+[ ! -e "$dir/wrong" ] || fail "a model that was refused left a directory"
+
 # ---- options without an effect ----
 
 for idle in "--valid-every 5" "--valid-tokenize zh" "--best-by nll" "--patience 3" "--no-bleu"; do

@@ -1,21 +1,13 @@
 /*
- * files.c - which directory a model may be written to; see files.h.
+ * files.c - model directories to read and to write; see files.h.
  */
 #include "model/files.h"
 
-#include <sys/stat.h>
-
 #include "base/error.h"
 #include "base/file.h"
+#include "model/config.h"
 
 enum { PATH = 4096 };
-
-/* By what it is, not by its name: there may be links and dots. */
-static bool same_dir(const char *a, const char *b)
-{
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
 
 static bool has(const char *dir, const char *name)
 {
@@ -28,7 +20,8 @@ static bool holds_checkpoint(const char *out, const char *dir)
 {
     char parent[PATH];
     return has(dir, "trainer.json") &&
-           file_join(parent, sizeof parent, dir, "..", NULL) == HEED_OK && same_dir(out, parent);
+           file_join(parent, sizeof parent, dir, "..", NULL) == HEED_OK &&
+           file_is_same(out, parent);
 }
 
 enum heed_status files_check_out(const char *const *dirs, int n, const char *out,
@@ -36,7 +29,7 @@ enum heed_status files_check_out(const char *const *dirs, int n, const char *out
 {
     if (!*out) return error_set(err, HEED_EARG, "no output directory was given");
     for (int i = 0; i < n; i++) {
-        if (same_dir(out, dirs[i]))
+        if (file_is_same(out, dirs[i]))
             return error_set(err, HEED_EARG,
                              "%s is %s, which would be overwritten: choose another directory", out,
                              dirs[i]);
@@ -48,4 +41,21 @@ enum heed_status files_check_out(const char *const *dirs, int n, const char *out
         return error_set(err, HEED_EARG, "%s belongs to a training run: choose another directory",
                          out);
     return HEED_OK;
+}
+
+enum heed_status files_check_model(struct heed_config *c, const char *dir, struct heed_error *err)
+{
+    char path[PATH];
+    enum heed_status s = file_join(path, sizeof path, dir, MODEL_CONFIG, err);
+    if (!s) s = config_load(c, path, err);
+    if (!s) s = file_join(path, sizeof path, dir, MODEL_VOCAB, err);
+    if (s) return s;
+    struct heed_error why = {0};
+    struct heed_tokenizer *t = heed_tokenizer_load(path, &why);
+    if (!t) return error_set(err, why.status, "%s", why.text);
+    int pieces = heed_tokenizer_size(t);
+    heed_tokenizer_free(t);
+    if (pieces == c->vocab_size) return HEED_OK;
+    return error_set(err, HEED_EFORMAT, "%s has %d pieces, expected %d by %s", path, pieces,
+                     c->vocab_size, MODEL_CONFIG);
 }

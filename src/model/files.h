@@ -13,5 +13,9 @@
  * or the directory of a training run or of its checkpoints. */
 enum heed_status files_check_out(const char *const *dirs, int n, const char *out,
                                  struct heed_error *err);
+/* *c: the configuration of the model in dir, whose vocabulary was found to be sound and of its
+ * size.
+ */
+enum heed_status files_check_model(struct heed_config *c, const char *dir, struct heed_error *err);
 
 #endif

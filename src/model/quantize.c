@@ -53,10 +53,8 @@ static enum heed_status write_bf16(const char *path, const struct safetensors *f
 static enum heed_status open_packed(struct parameters **p, struct backend *be, enum type type,
                                     const char *dir, const char *weights, struct heed_error *err)
 {
-    char path[PATH];
     struct heed_config c;
-    enum heed_status st = file_join(path, sizeof path, dir, MODEL_CONFIG, err);
-    if (!st) st = config_load(&c, path, err);
+    enum heed_status st = files_check_model(&c, dir, err);
     if (!st) st = parameters_open_packed(p, be, &c, type, weights, err);
     return st;
 }

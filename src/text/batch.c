@@ -79,10 +79,11 @@ static enum heed_status nothing_usable(const struct batches *s, struct heed_erro
 {
     const struct batch_counts *c = &s->so_far;
     return error_set(err, HEED_EFORMAT,
-                     "no usable pair in %s%s: %lld have an empty side, %lld are longer than %d "
-                     "tokens",
+                     "no usable pair in %s%s: %lld have an empty side, %lld are longer than the %d "
+                     "tokens that %s allows",
                      pairs_name(s->pairs), s->o.corpus.n > 1 ? " and the files after it" : "",
-                     (long long)c->empty, (long long)c->longer, s->fill.longest);
+                     (long long)c->empty, (long long)c->longer, s->fill.longest,
+                     s->o.batch_tokens < s->o.max_length ? "batch_tokens" : "max_length");
 }
 
 static void counts_note(struct batches *s, const struct pool *p)

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "model/config.h"
 #include "model/files.h"
+#include "model/parameters.h"
 #include "model/safetensors.h"
 
 enum { PATH = 4096, VOCAB_MOST = 1 << 30 };
@@ -20,20 +21,27 @@ static enum heed_status add_file(double *sum, const struct safetensors *first, c
     struct safetensors *f = NULL;
     enum heed_status s = file_join(path, sizeof path, dir, MODEL_WEIGHTS, err);
     if (!s) s = safetensors_open(&f, path, err);
-    if (!s && safetensors_count(f) != safetensors_count(first))
-        s = error_set(err, HEED_EFORMAT, "%s holds %d tensors, expected %d as in the first model",
-                      path, safetensors_count(f), safetensors_count(first));
     for (int i = 0; !s && i < safetensors_count(first); i++) {
         const struct tensor *a = safetensors_at(first, i), *b = safetensors_find(f, a->name);
-        if (!b || b->type != TYPE_F32 || b->dims != a->dims || b->bytes != a->bytes) {
+        if (!b)
+            s = error_set(err, HEED_EFORMAT, "%s: tensor %.80s is missing", path, a->name);
+        else if (b->type != TYPE_F32)
             s = error_set(err, HEED_EFORMAT,
-                          "%s: tensor %s is missing or not like the first model's", path, a->name);
-            break;
-        }
+                          "%s: tensor %.80s is not F32: smaller weights cannot be averaged, only "
+                          "those they were made from",
+                          path, a->name);
+        else if (b->dims != a->dims || b->bytes != a->bytes)
+            s = error_set(err, HEED_EFORMAT,
+                          "%s: tensor %.80s has %zu bytes, expected %zu as in the first model",
+                          path, a->name, b->bytes, a->bytes);
+        if (s) break;
         size_t n = a->bytes / sizeof(float);
         for (size_t k = 0; k < n; k++) sum[k] += (double)((const float *)b->data)[k];
         sum += n;
     }
+    if (!s && safetensors_count(f) != safetensors_count(first))
+        s = error_set(err, HEED_EFORMAT, "%s holds %d tensors, expected %d as in the first model",
+                      path, safetensors_count(f), safetensors_count(first));
     safetensors_free(f);
     return s;
 }
@@ -63,19 +71,21 @@ static enum heed_status write_mean(const double *sum, int models, const struct s
     return s;
 }
 
-/* All models must have one shape and one vocabulary. */
-static enum heed_status check_shapes(const char *const *dirs, int n, struct heed_error *err)
+/* All models must have one shape, that of *first, and one vocabulary. */
+static enum heed_status check_shapes(struct heed_config *first, const char *const *dirs, int n,
+                                     struct heed_error *err)
 {
-    struct heed_config first, other;
+    struct heed_config other;
     char path[PATH], *vocab = NULL;
     size_t len = 0;
-    enum heed_status s = file_join(path, sizeof path, dirs[0], MODEL_VOCAB, err);
+    enum heed_status s = files_check_model(first, dirs[0], err);
+    if (!s) s = file_join(path, sizeof path, dirs[0], MODEL_VOCAB, err);
     if (!s) s = file_read(path, VOCAB_MOST, &vocab, &len, err);
-    for (int i = 0; i < n && !s; i++) {
+    for (int i = 1; i < n && !s; i++) {
         bool same = true;
         s = file_join(path, sizeof path, dirs[i], MODEL_CONFIG, err);
-        if (!s) s = config_load(i ? &other : &first, path, err);
-        if (!s && i) s = config_same(&other, &first, path, err);
+        if (!s) s = config_load(&other, path, err);
+        if (!s) s = config_same(&other, first, path, err);
         if (!s) s = file_join(path, sizeof path, dirs[i], MODEL_VOCAB, err);
         if (!s) s = file_same(path, (struct file_part){vocab, len}, &same, err);
         if (!s && !same)
@@ -93,11 +103,12 @@ enum heed_status heed_average(const char *const *dirs, int n, const char *out,
     struct safetensors *first = NULL;
     double *sum = NULL;
     size_t elements = 0;
+    struct heed_config config;
     enum heed_status s = error_strings(err, "dirs", dirs, n);
     if (!s && n == 0) s = error_set(err, HEED_EARG, "no model to average was given");
     if (!s && !out) s = error_null(err, "out");
     if (!s) s = files_check_out(dirs, n, out, err);
-    if (!s) s = check_shapes(dirs, n, err);
+    if (!s) s = check_shapes(&config, dirs, n, err);
     if (!s) s = file_join(path, sizeof path, dirs[0], MODEL_WEIGHTS, err);
     if (!s) s = safetensors_open(&first, path, err);
     for (int i = 0; !s && i < safetensors_count(first); i++)
@@ -105,6 +116,9 @@ enum heed_status heed_average(const char *const *dirs, int n, const char *out,
     if (!s && !(sum = calloc(elements + 1, sizeof *sum)))
         s = error_memory(err, elements * sizeof *sum, "the mean");
     for (int i = 0; i < n && !s; i++) s = add_file(sum, first, dirs[i], err);
+    if (!s && elements != parameters_count(&config))
+        s = error_set(err, HEED_EFORMAT, "%s holds %zu parameters, expected %zu by %s", path,
+                      elements, parameters_count(&config), MODEL_CONFIG);
     if (!s) s = file_mkdir(out, err);
     if (!s) s = file_copy(dirs[0], out, MODEL_CONFIG, err);
     if (!s) s = file_copy(dirs[0], out, MODEL_VOCAB, err);
