@@ -8,7 +8,9 @@ if(HEED_DNNL)
 endif()
 
 if(HEED_DNNL AND DNNL_INCLUDE_DIR AND DNNL_LIBRARY)
-  target_sources(heed PRIVATE src/ops/cpu/gemm_dnnl.c)
+  target_sources(heed PRIVATE src/ops/cpu/gemm_dnnl.c src/ops/cpu/guard.cc)
+  # C++ exceptions of oneDNN pass through the C functions that call it (guard.h).
+  set_source_files_properties(src/ops/cpu/gemm_dnnl.c PROPERTIES COMPILE_OPTIONS -fexceptions)
   target_include_directories(heed PRIVATE ${DNNL_INCLUDE_DIR})
   target_link_libraries(heed PRIVATE ${DNNL_LIBRARY})
   set(HEED_GEMM_LIBS -ldnnl)

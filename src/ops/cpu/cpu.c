@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <math.h>
 #include <omp.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -327,6 +328,35 @@ static const struct ops cpu_ops = {
 
 /* ---- open ---- */
 
+static void *thread_wait(void *gate)
+{
+    pthread_mutex_lock(gate);
+    pthread_mutex_unlock(gate);
+    return NULL;
+}
+
+/* OpenMP's runtime ends the process where it cannot start a thread. So n threads are started here
+ * first, all at once; when they have ended, OpenMP's are, which find their stacks. */
+static enum heed_status threads_start(int n, struct heed_error *err)
+{
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t *thread = malloc((size_t)n * sizeof *thread);
+    if (!thread) return error_memory(err, (size_t)n * sizeof *thread, "threads");
+    int started = 1, code = 0; /* the calling thread is one of them */
+    pthread_mutex_lock(&gate);
+    while (started < n && !(code = pthread_create(&thread[started], NULL, thread_wait, &gate)))
+        started++;
+    pthread_mutex_unlock(&gate);
+    for (int i = 1; i < started; i++) pthread_join(thread[i], NULL);
+    free(thread);
+    if (code) return error_set(err, HEED_ENOMEM, "cannot start %d threads: %s", n, strerror(code));
+    int present = 0; /* a region in which nothing happens would be left out by the compiler */
+#pragma omp parallel num_threads(n) reduction(+ : present)
+    present += 1;
+    assert(present >= 1 && present <= n);
+    return HEED_OK;
+}
+
 enum heed_status cpu_open_isa(struct backend **out, int threads, const struct isa *isa,
                               struct heed_error *err)
 {
@@ -348,6 +378,8 @@ enum heed_status cpu_open_isa(struct backend **out, int threads, const struct is
     enum heed_status status = HEED_OK;
     if (!cpu->partial || !cpu->attend_work) status = error_memory(err, work, "the CPU backend");
     packed_open(&cpu->packed, isa);
+    if (status == HEED_OK)
+        status = threads_start(int_min(cpu->threads, omp_get_thread_limit()), err);
     if (status == HEED_OK) status = gemm_open(&cpu->gemm, cpu->threads, isa, err);
     if (status == HEED_OK)
         *out = &cpu->base;

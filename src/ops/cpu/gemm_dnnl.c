@@ -23,10 +23,12 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/error.h"
 #include "base/random.h"
 #include "ops/cpu/gemm.h"
+#include "ops/cpu/guard.h"
 
 /* ---- what differs between oneDNN 2 and 3: descriptors became opaque, attributes lost scales ----
  */
@@ -248,6 +250,53 @@ static dnnl_status_t product_run(const struct product *p, const struct gemm_dnnl
     return s == dnnl_success ? dnnl_stream_wait(d->stream) : s;
 }
 
+/* ---- oneDNN without memory ---- */
+
+/* oneDNN is written in C++: where an allocation fails it throws, through its C functions. Where the
+ * one for generated code fails, it writes there all the same; so before code is generated more
+ * memory must be free than that takes. */
+enum { RESERVE = 8 << 20 };
+
+static bool memory_left(void)
+{
+    void *p = mmap(NULL, RESERVE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return false;
+    munmap(p, RESERVE);
+    return true;
+}
+
+struct call {
+    struct gemm_dnnl *d;
+    struct product *product;
+    const struct key *key;
+    const struct gemm_job *job;
+};
+
+static int call_init(void *arg)
+{
+    struct call *c = arg;
+    return product_init(c->product, c->d, c->key);
+}
+
+static int call_run(void *arg)
+{
+    struct call *c = arg;
+    return product_run(c->product, c->d, c->job);
+}
+
+static int call_start(void *arg)
+{
+    struct gemm_dnnl *d = ((struct call *)arg)->d;
+    dnnl_status_t s = dnnl_engine_create(&d->engine, dnnl_cpu, 0);
+    if (s == dnnl_success) s = dnnl_stream_create(&d->stream, d->engine, dnnl_stream_default_flags);
+    return s;
+}
+
+static dnnl_status_t guarded(int (*f)(void *arg), struct call c)
+{
+    return (dnnl_status_t)guard_call(f, &c, dnnl_out_of_memory);
+}
+
 /* ---- the table of products ---- */
 
 static void table_clear(struct gemm_dnnl *d)
@@ -288,8 +337,12 @@ static enum heed_status table_get(struct gemm_dnnl *d, struct product **out,
     struct key k = key_of(j);
     struct product *p = *out = table_find(d, &k);
     if (!p->key.m) {
-        dnnl_status_t s = product_init(p, d, &k);
-        if (s != dnnl_success) return fail(err, &k, "preparing", s);
+        dnnl_status_t s = dnnl_out_of_memory;
+        if (memory_left()) s = guarded(call_init, (struct call){.d = d, .product = p, .key = &k});
+        if (s != dnnl_success) {
+            product_release(p);
+            return fail(err, &k, "preparing", s);
+        }
         d->used++;
     }
     if (!p->primitive) return HEED_EUNSUPPORTED;
@@ -337,7 +390,7 @@ static enum heed_status run_pieces(struct gemm_dnnl *d, const struct gemm_job *j
         struct gemm_job p = piece_at(j, k);
         enum heed_status status = table_get(d, &product, &p, err);
         if (status != HEED_OK) return status;
-        dnnl_status_t s = product_run(product, d, &p);
+        dnnl_status_t s = guarded(call_run, (struct call){.d = d, .product = product, .job = &p});
         if (s != dnnl_success) return fail(err, &product->key, "computing", s);
     }
     return HEED_OK;
@@ -362,10 +415,11 @@ enum heed_status gemm_dnnl_open(struct gemm_dnnl **out, int threads, bool amx,
     if (!d) return error_memory(err, sizeof *d, "the table of matrix products");
     d->threads = threads;
     d->amx = amx;
-    dnnl_status_t s = dnnl_engine_create(&d->engine, dnnl_cpu, 0);
-    if (s == dnnl_success) s = dnnl_stream_create(&d->stream, d->engine, dnnl_stream_default_flags);
+    dnnl_status_t s =
+        memory_left() ? guarded(call_start, (struct call){.d = d}) : dnnl_out_of_memory;
     if (s != dnnl_success) {
         gemm_dnnl_free(d);
+        if (s == dnnl_out_of_memory) return error_memory(err, RESERVE, "matrix products");
         return error_set(err, HEED_EUNSUPPORTED, "oneDNN %d.%d does not start: status %d",
                          DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, (int)s);
     }
