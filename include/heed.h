@@ -317,7 +317,9 @@ HEED_API struct heed_session *heed_session_open(const struct heed_model *m,
                                                 struct heed_error *err);
 /* Translates n texts. One longer than a sentence should be (100 tokens, or what the model takes) is
  * translated sentence by sentence, and its scores are sums over these; its k-th best is made of
- * their k-th best. A text of white space has the empty translation. (*out)[i * nbest] is the best
+ * their k-th best. A text of white space has the empty translation; a tab or a line end inside a
+ * text is a space to the model. A tag such as >>de<< at the front of a text says the language to
+ * translate to; elsewhere, and where options.to says it, it is text. (*out)[i * nbest] is the best
  * translation of text i, the others follow. They stay valid until the next call on this session. */
 
 HEED_API enum heed_status heed_translate(struct heed_session *s, const char *const *src, int n,

@@ -285,6 +285,59 @@ static void test_subword_dropout(void **state)
     heed_tokenizer_free(t);
 }
 
+static void check_source(const struct heed_tokenizer *t, const char *text, bool tagged,
+                         const char *like, int tag)
+{
+    struct heed_ids ids = {0}, want = {0};
+    char *back;
+    size_t len, end[64];
+    assert_int_equal(tokenizer_encode_source(t, text, strlen(text), tagged, &ids, NULL), HEED_OK);
+    if (like) {
+        assert_int_equal(heed_encode(t, like, strlen(like), &want, NULL), HEED_OK);
+        check_same(&ids, &want);
+    }
+    int tags_met = 0;
+    for (size_t i = 0; i < ids.n; i++) tags_met += ids.v[i] == 3 || ids.v[i] == 4;
+    assert_int_equal(tags_met, tag);
+    /* nothing is lost, and the ends are those of the text itself */
+    assert_int_equal(heed_decode(t, ids.v, ids.n, &back, &len, NULL), HEED_OK);
+    assert_in_range(len, strlen(text), strlen(text) + 1); /* a space behind the tag, perhaps */
+    assert_int_equal(tokenizer_source_ends(t, text, strlen(text), tagged, end, ids.n, NULL),
+                     HEED_OK);
+    assert_int_equal(end[ids.n - 1], strlen(text));
+    for (size_t i = 1; i < ids.n; i++) assert_true(end[i] >= end[i - 1]);
+    free(back);
+    free(ids.v);
+    free(want.v);
+}
+
+/* White space is a space; a tag is text, but for one at the front where it may be one. */
+static void test_source_text(void **state)
+{
+    (void)state;
+    struct heed_tokenizer *t = load();
+    check_source(t, "der\tHund", false, "der Hund", 0);
+    check_source(t, "der\vHund\f\r\nrennt", false, "der Hund   rennt", 0);
+    check_source(t, "der\u00a0Hund\u3000", false, "der\u00a0Hund\u3000", 0);
+    check_source(t, ">>de<< der Hund", true, ">>de<< der Hund", 1);
+    check_source(t, ">>de<<\tder Hund", true, ">>de<< der Hund", 1);
+    check_source(t, ">>de<<", true, ">>de<<", 1);
+    check_source(t, ">>de<< der Hund", false, NULL, 0);
+    check_source(t, "der >>de<< Hund", true, NULL, 0);
+    check_source(t, "der >>de<< Hund >>zh<<", false, NULL, 0);
+    check_source(t, ">>de<< der >>zh<<>>zh<<", true, NULL, 1);
+    check_source(t, ">>de<<>>zh<< der", true, NULL, 1);
+    check_source(t, ">>xx<< der", true, ">>xx<< der", 0);
+    check_source(t, ">>de<", false, ">>de<", 0);
+    struct heed_ids bad = {0}, good = {0};
+    assert_int_equal(tokenizer_encode_source(t, "\xff\t>>de<<", 8, false, &bad, NULL), HEED_OK);
+    assert_int_equal(tokenizer_encode_source(t, "\ufffd >>de<<", 10, false, &good, NULL), HEED_OK);
+    check_same(&bad, &good);
+    free(bad.v);
+    free(good.v);
+    heed_tokenizer_free(t);
+}
+
 static void test_ill_formed_text(void **state)
 {
     (void)state;
@@ -677,6 +730,7 @@ int main(void)
         cmocka_unit_test(test_round_trip_of_real_text),
         cmocka_unit_test(test_encoder_forgets),
         cmocka_unit_test(test_subword_dropout),
+        cmocka_unit_test(test_source_text),
         cmocka_unit_test(test_ill_formed_text),
         cmocka_unit_test(test_decode_refuses_wrong_ids),
         cmocka_unit_test(test_training_is_deterministic),

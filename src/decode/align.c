@@ -52,8 +52,8 @@ static enum heed_status tokens_fill(struct tokens *src, struct tokens *tgt, cons
     struct heed_ids ids = {0};
     enum heed_status status = tokens_open(src, x[1].at - x->at, err);
     if (!status)
-        status = tokenizer_encode_ends(t, p->source[text] + x->where.at, x->where.len, src->end,
-                                       src->n, err);
+        status = tokenizer_source_ends(t, p->source[text] + x->where.at, x->where.len,
+                                       !p->tag_n && part == p->text[text], src->end, src->n, err);
     if (!status) status = pieces_target(p, part, 0, &ids, err);
     if (!status) status = tokens_open(tgt, ids.n, err);
     if (!status) status = tokenizer_decode_ends(t, ids.v, ids.n, tgt->end, err);

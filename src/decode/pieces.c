@@ -97,7 +97,8 @@ static enum heed_status fill_sentences(struct pieces *p, const struct heed_token
         for (; i < s->n && !status && p->ids.n - at < SHORT_SENTENCE; i++) {
             p->ids.n = at;
             end = s->v[i].at + s->v[i].len;
-            status = heed_encode(t, text + start, end - start, &p->ids, err);
+            status = tokenizer_encode_source(t, text + start, end - start,
+                                             !p->tag_n && start == s->v[0].at, &p->ids, err);
         }
         if (!status)
             status = part_add(p, at, (struct heed_span){start, end - start}, start - before, err);
@@ -112,7 +113,8 @@ static enum heed_status fill_text(struct pieces *p, const struct heed_tokenizer 
     size_t at = p->ids.n;
     struct heed_span all = text_trimmed(text, strlen(text));
     enum heed_status status =
-        all.len ? heed_encode(t, text + all.at, all.len, &p->ids, err) : HEED_OK;
+        all.len ? tokenizer_encode_source(t, text + all.at, all.len, !p->tag_n, &p->ids, err)
+                : HEED_OK;
     if (status || (p->ids.n == at && !p->whole)) return status;
     size_t most = longest < LONG_TEXT ? (size_t)longest : LONG_TEXT;
     struct spans s = {0};

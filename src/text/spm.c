@@ -358,3 +358,24 @@ enum heed_status spm_pieces(const char *data, size_t len, struct spm_piece **out
     *out = piece;
     return HEED_OK;
 }
+
+bool spm_is_language(const char *piece, size_t len)
+{
+    return len > 4 && !memcmp(piece, ">>", 2) && !memcmp(piece + len - 2, "<<", 2);
+}
+
+void spm_disarm_languages(char *data, size_t len)
+{
+    struct wire w = {(const unsigned char *)data, len};
+    struct field f, inside;
+    struct spm_piece piece;
+    while (w.left > 0 && field_read(&w, &f)) {
+        if (f.number != 1 || piece_read(f.bytes, &piece)) continue;
+        if (piece.kind != SPM_TAG || !spm_is_language(piece.text, piece.len)) continue;
+        struct wire p = f.bytes;
+        while (p.left > 0 && field_read(&p, &inside)) {
+            char *kind = data + (p.at - (const unsigned char *)data) - 1;
+            if (inside.number == 3 && *kind == SPM_TAG) *kind = SPM_MARK;
+        }
+    }
+}

@@ -16,7 +16,7 @@ extern "C" {
 enum heed_status spm_check(const char *data, size_t len, const char *name, bool *words_alone,
                            struct heed_error *err);
 
-enum { SPM_NORMAL = 1, SPM_TAG = 4, SPM_UNUSED = 5, SPM_BYTE = 6 };
+enum { SPM_NORMAL = 1, SPM_MARK = 3, SPM_TAG = 4, SPM_UNUSED = 5, SPM_BYTE = 6 };
 
 struct spm_piece {
     const char *text; /* not terminated */
@@ -28,6 +28,12 @@ struct spm_piece {
 /* The n pieces of a model that passed spm_check, by id, malloced; their texts are in data. */
 enum heed_status spm_pieces(const char *data, size_t len, struct spm_piece **out, int n,
                             struct heed_error *err);
+
+/* Whether a piece is the tag of a language, such as >>de<<. */
+bool spm_is_language(const char *piece, size_t len);
+/* Makes the tags of languages marks, in a model that passed spm_check: they keep their ids, but no
+ * text is encoded as one. */
+void spm_disarm_languages(char *data, size_t len);
 
 #ifdef __cplusplus
 }

@@ -25,9 +25,11 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -39,6 +41,11 @@ struct heed_tokenizer {
     int size, bos, eos;
     bool words_alone;     /* see spm.h */
     std::vector<int> gap; /* words_alone: the ids of an empty word, as between two spaces */
+    std::vector<std::string> languages; /* their tags */
+    /* The same vocabulary where these are no tags, for texts that hold one; loaded when there is
+     * such a text. */
+    mutable sentencepiece::SentencePieceProcessor plain;
+    mutable std::once_flag plain_once;
 };
 
 struct encoder {
@@ -399,6 +406,10 @@ enum heed_status parse(const char *data, size_t len, const char *name, struct he
     if (t->bos < 0 || t->eos < 0)
         return error_set(err, HEED_EFORMAT, "%s has no %s mark among its %d pieces", name,
                          t->bos < 0 ? "begin" : "end", t->size);
+    for (int i = 0; i < t->size; i++) {
+        const std::string &piece = t->processor.IdToPiece(i);
+        if (spm_is_language(piece.data(), piece.size())) t->languages.push_back(piece);
+    }
     /* One space is two empty words; the mark put in front of a text makes the first. */
     status = t->processor.Encode(" ", &t->gap);
     t->words_alone = t->words_alone && status.ok() && t->gap.size() % 2 == 0;
@@ -418,13 +429,70 @@ enum heed_status output_check(const char *const *paths, int n, const char *out,
     return file_check_write(out, err);
 }
 
-enum heed_status encode(const struct heed_tokenizer *t, std::string_view text,
-                        std::vector<int> *ids, struct heed_error *err)
+enum heed_status encode(const sentencepiece::SentencePieceProcessor &processor,
+                        std::string_view text, std::vector<int> *ids, struct heed_error *err)
 {
-    auto status = t->processor.Encode(text, ids);
+    auto status = processor.Encode(text, ids);
     if (status.ok()) return HEED_OK;
     return error_set(err, HEED_EFORMAT, "SentencePiece cannot encode text: %s",
                      words_of(status).c_str());
+}
+
+/* ---- texts to translate ---- */
+
+constexpr std::string_view WHITE_SPACE = "\t\n\v\f\r";
+
+/* The length of the tag that a text begins with; 0: none. */
+size_t language_at(const struct heed_tokenizer *t, std::string_view text)
+{
+    for (const std::string &tag : t->languages)
+        if (text.substr(0, tag.size()) == tag) return tag.size();
+    return 0;
+}
+
+bool has_language(const struct heed_tokenizer *t, std::string_view text)
+{
+    if (t->languages.empty()) return false;
+    for (size_t at = 0; (at = text.find(">>", at)) != text.npos; at++)
+        if (language_at(t, text.substr(at))) return true;
+    return false;
+}
+
+const sentencepiece::SentencePieceProcessor &without_languages(const struct heed_tokenizer *t)
+{
+    std::call_once(t->plain_once, [&] {
+        std::string bytes = t->bytes;
+        spm_disarm_languages(&bytes[0], bytes.size());
+        auto status = t->plain.LoadFromSerializedProto(bytes);
+        if (!status.ok()) throw std::runtime_error(words_of(status));
+    });
+    return t->plain;
+}
+
+/* A stretch of a text and how it is encoded. */
+struct stretch {
+    const sentencepiece::SentencePieceProcessor *processor;
+    size_t at, len;
+};
+
+/* The stretches of a text to translate. Most texts are one; one with a tag that is obeyed and a tag
+ * that is not has two, without the space between, which every stretch gets at its front. */
+std::vector<stretch> source_cut(const struct heed_tokenizer *t, std::string_view text, bool tagged)
+{
+    size_t tag = tagged ? language_at(t, text) : 0;
+    if (!has_language(t, text.substr(tag))) return {{&t->processor, 0, text.size()}};
+    const auto &plain = without_languages(t);
+    if (tag == 0) return {{&plain, 0, text.size()}};
+    size_t rest = tag + (text[tag] == ' ');
+    return {{&t->processor, 0, tag}, {&plain, rest, text.size() - rest}};
+}
+
+/* Well formed, with a space for white space: byte for byte where it was well formed. */
+std::string source_text(const char *text, size_t len)
+{
+    std::string s = well_formed(text, len);
+    for (size_t at = 0; (at = s.find_first_of(WHITE_SPACE, at)) != s.npos;) s[at] = ' ';
+    return s;
 }
 
 enum heed_status ids_append(struct heed_ids *out, const int *id, size_t n, struct heed_error *err)
@@ -450,7 +518,7 @@ enum heed_status word_append(struct encoder *e, std::string_view word, struct he
     auto known = e->words.find(word);
     if (known != e->words.end())
         return ids_append(out, e->ids.data() + known->second.at, known->second.n, err);
-    enum heed_status st = encode(e->t, word, &e->fresh, err);
+    enum heed_status st = encode(e->t->processor, word, &e->fresh, err);
     if (st) return st;
     if (word.size() <= WORD_BYTES_MAX) {
         if (e->words.size() == WORDS_MAX) {
@@ -468,21 +536,25 @@ enum heed_status word_append(struct encoder *e, std::string_view word, struct he
 std::string tags_of(const struct heed_tokenizer *t)
 {
     std::string all;
-    for (int i = 0; i < t->size; i++) {
-        const std::string &piece = t->processor.IdToPiece(i);
-        if (piece.size() > 4 && piece.compare(0, 2, ">>") == 0) all += " " + piece;
-    }
+    for (const std::string &tag : t->languages) all += " " + tag;
     return all.empty() ? " none" : all;
 }
 
-enum heed_status ends_of(const sentencepiece::ImmutableSentencePieceText &text, size_t *end,
-                         size_t n, struct heed_error *err)
+/* The ends of text's pieces, `offset` later each, in end[*at] and behind, as far as n. */
+enum heed_status ends_of(const sentencepiece::ImmutableSentencePieceText &text, size_t offset,
+                         size_t *end, size_t *at, size_t n, struct heed_error *err)
 {
-    if (text.pieces_size() != n)
-        return error_set(err, HEED_EFORMAT, "a text has %zu pieces, expected %zu",
-                         text.pieces_size(), n);
-    for (size_t i = 0; i < n; i++) end[i] = text.pieces(int(i)).end();
+    size_t pieces = text.pieces_size();
+    if (pieces > n - *at)
+        return error_set(err, HEED_EFORMAT, "a text has %zu pieces, expected %zu", *at + pieces, n);
+    for (size_t i = 0; i < pieces; i++) end[(*at)++] = offset + text.pieces(int(i)).end();
     return HEED_OK;
+}
+
+enum heed_status ends_found(size_t at, size_t n, struct heed_error *err)
+{
+    if (at == n) return HEED_OK;
+    return error_set(err, HEED_EFORMAT, "a text has %zu pieces, expected %zu", at, n);
 }
 
 } // namespace
@@ -583,12 +655,36 @@ enum heed_status tokenizer_tag(const struct heed_tokenizer *t, const char *langu
     });
 }
 
-enum heed_status tokenizer_encode_ends(const struct heed_tokenizer *t, const char *text, size_t len,
-                                       size_t *end, size_t n, struct heed_error *err)
+enum heed_status tokenizer_encode_source(const struct heed_tokenizer *t, const char *text,
+                                         size_t len, bool tagged, struct heed_ids *out,
+                                         struct heed_error *err)
 {
     return guarded("encoding text", err, [&] {
-        return ends_of(t->processor.EncodeAsImmutableProto(std::string_view(text, len)), end, n,
-                       err);
+        std::string source = source_text(text, len);
+        std::vector<int> ids;
+        enum heed_status st = HEED_OK;
+        for (const stretch &x : source_cut(t, source, tagged)) {
+            if (!st)
+                st = encode(*x.processor, std::string_view(source).substr(x.at, x.len), &ids, err);
+            if (!st) st = ids_append(out, ids.data(), ids.size(), err);
+        }
+        return st;
+    });
+}
+
+enum heed_status tokenizer_source_ends(const struct heed_tokenizer *t, const char *text, size_t len,
+                                       bool tagged, size_t *end, size_t n, struct heed_error *err)
+{
+    return guarded("encoding text", err, [&] {
+        std::string source = source_text(text, len);
+        size_t at = 0;
+        enum heed_status st = HEED_OK;
+        for (const stretch &x : source_cut(t, source, tagged)) {
+            auto part = std::string_view(source).substr(x.at, x.len);
+            if (!st)
+                st = ends_of(x.processor->EncodeAsImmutableProto(part), x.at, end, &at, n, err);
+        }
+        return st ? st : ends_found(at, n, err);
     });
 }
 
@@ -596,8 +692,11 @@ enum heed_status tokenizer_decode_ends(const struct heed_tokenizer *t, const int
                                        size_t *end, struct heed_error *err)
 {
     return guarded("decoding ids", err, [&] {
-        return ends_of(t->processor.DecodeIdsAsImmutableProto(std::vector<int>(id, id + n)), end, n,
-                       err);
+        size_t at = 0;
+        enum heed_status st =
+            ends_of(t->processor.DecodeIdsAsImmutableProto(std::vector<int>(id, id + n)), 0, end,
+                    &at, n, err);
+        return st ? st : ends_found(at, n, err);
     });
 }
 
@@ -616,8 +715,8 @@ enum heed_status heed_encode(const struct heed_tokenizer *t, const char *text, s
     return guarded("encoding text", err, [&] {
         std::vector<int> ids;
         enum heed_status st = utf8_valid(text, len)
-                                  ? encode(t, std::string_view(text, len), &ids, err)
-                                  : encode(t, well_formed(text, len), &ids, err);
+                                  ? encode(t->processor, std::string_view(text, len), &ids, err)
+                                  : encode(t->processor, well_formed(text, len), &ids, err);
         return st ? st : ids_append(out, ids.data(), ids.size(), err);
     });
 }

@@ -14,10 +14,16 @@ int tokenizer_eos(const struct heed_tokenizer *t);
 /* Appends the ids that stand for the tag of a language, such as "de" for ">>de<<". */
 enum heed_status tokenizer_tag(const struct heed_tokenizer *t, const char *language,
                                struct heed_ids *out, struct heed_error *err);
-/* Where in the text each of its ids ends, in bytes; end has room for as many as heed_encode gives
- * for the text, which is valid UTF-8, or for n. */
-enum heed_status tokenizer_encode_ends(const struct heed_tokenizer *t, const char *text, size_t len,
-                                       size_t *end, size_t n, struct heed_error *err);
+/* Appends the ids of a text to translate. Unlike heed_encode's, they are those of the text with a
+ * space for a tab and the other white space of ASCII, and the tag of a language in it is text like
+ * any other; but where `tagged`, one at the front is the tag that it is. */
+enum heed_status tokenizer_encode_source(const struct heed_tokenizer *t, const char *text,
+                                         size_t len, bool tagged, struct heed_ids *out,
+                                         struct heed_error *err);
+/* Where in the text, which is valid UTF-8, each of these ids ends, in bytes: end[n]. */
+enum heed_status tokenizer_source_ends(const struct heed_tokenizer *t, const char *text, size_t len,
+                                       bool tagged, size_t *end, size_t n, struct heed_error *err);
+/* The same for a text that is decoded. */
 enum heed_status tokenizer_decode_ends(const struct heed_tokenizer *t, const int32_t *id, size_t n,
                                        size_t *end, struct heed_error *err);
 /* From the bytes of a model file; name is what an error calls them. */
