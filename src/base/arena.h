@@ -3,13 +3,30 @@
  *
  * First with base NULL to measure (every arena_take returns NULL and only counts), then with base
  * set to bind. Sizes and pointers cannot drift apart.
+ *
+ * Under AddressSanitizer a red zone lies behind each block, so that an access that runs from one
+ * block into the next is found. The memory may be freed as it is, and bound again.
  */
 #ifndef HEED_BASE_ARENA_H
 #define HEED_BASE_ARENA_H
+#include <stdbool.h>
 #include <stddef.h>
+
+#ifndef __has_feature /* clang's way to ask; GCC defines a macro */
+#define __has_feature(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+#include <sanitizer/asan_interface.h>
+enum { ARENA_RED_ZONE = 64 };
+#else
+#define ASAN_POISON_MEMORY_REGION(p, bytes)   ((void)(p), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(p, bytes) ((void)(p), (void)(bytes))
+enum { ARENA_RED_ZONE = 0 };
+#endif
 
 struct arena {
     char *base;
+    bool host;   /* the memory is the host's, not a GPU's: red zones can be marked */
     size_t used; /* bytes */
 };
 
@@ -17,8 +34,13 @@ struct arena {
 static inline void *arena_take(struct arena *a, size_t bytes)
 {
     size_t at = a->used;
-    a->used += (bytes + 63) / 64 * 64;
-    return a->base ? a->base + at : NULL;
+    a->used += (bytes + 63) / 64 * 64 + ARENA_RED_ZONE;
+    if (!a->base) return NULL;
+    if (a->host) {
+        ASAN_UNPOISON_MEMORY_REGION(a->base + at, bytes);
+        ASAN_POISON_MEMORY_REGION(a->base + at + bytes, a->used - at - bytes);
+    }
+    return a->base + at;
 }
 
 #endif

@@ -389,7 +389,7 @@ static enum heed_status copy_unaligned(struct safetensors *s, const char *path,
     if (a.used == 0) return HEED_OK;
     s->copy = aligned_alloc(DATA_ALIGN, a.used);
     if (!s->copy) return error_memory(err, a.used, path);
-    a = (struct arena){.base = s->copy};
+    a = (struct arena){.base = s->copy, .host = true};
     place_unaligned(s, &a);
     return HEED_OK;
 }

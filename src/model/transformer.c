@@ -131,7 +131,7 @@ static size_t run_ints(const struct run_options *o)
 
 static size_t run_layout(struct run *r, void *base)
 {
-    struct arena a = {base, 0};
+    struct arena a = {.base = base, .host = r->be->op->host};
     enum type act = r->p->precision.act;
     int d = r->p->config.d_model;
     r->embed_src = take(&a, r->o.rows_src, d, act);

@@ -154,6 +154,7 @@ enum use { USED_WHOLE, USED_IN_PART };
 
 struct ops {
     const char *name;
+    bool host;             /* alloc gives memory of the host */
     int chunk, chunk_rows; /* elements and rows, at most, of a chunk of logits that suits the
                             * device */
     int rows;              /* hypotheses of a step of translation that do */

@@ -295,6 +295,7 @@ static const char *cpu_note(struct backend *be, enum heed_precision precision)
 
 static const struct ops cpu_ops = {
     .name = "cpu",
+    .host = true,
     .chunk = 8 << 20,
     .chunk_rows = 1024,
     .rows = 128,

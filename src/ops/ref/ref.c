@@ -513,6 +513,7 @@ static void ref_topk(struct backend *be, struct mat logits, int k, const int32_t
 
 static const struct ops ref_ops = {
     .name = "ref",
+    .host = true,
     .chunk = 8 << 20,
     .chunk_rows = 1024,
     .rows = 128,
