@@ -1,6 +1,9 @@
 #!/bin/sh
 # setup.sh - what the build needs and this machine lacks, installed with an announcement.
 #
+# usage: setup.sh [build|clang|lint]
+#
+# build: all that is built and tested; clang: the second compiler; lint: the checks of the sources.
 # Silent and quick when nothing is missing. Debian and Ubuntu: apt-get as root or through sudo;
 # where that may not be, or on other systems, one sentence says what to install, and the exit
 # status is 1.
@@ -23,17 +26,40 @@ header() {
     echo "#include <$1>" | "${CC:-cc}" -E -
 }
 
-need g++ compilers
-need cmake command -v cmake
-need ninja-build command -v ninja
-need pkg-config command -v pkg-config
-need libdnnl-dev header oneapi/dnnl/dnnl.h
-need libsentencepiece-dev pkg-config --exists sentencepiece
-need libicu-dev pkg-config --exists icu-i18n icu-uc
-need libjansson-dev pkg-config --exists jansson
-need zlib1g-dev pkg-config --exists zlib
-need liblzma-dev pkg-config --exists liblzma
-need libcmocka-dev pkg-config --exists cmocka
+# clang_with FLAG: clang compiles and links a program with it
+clang_with() {
+    echo 'int main(void) { return 0; }' | clang "$1" -x c - -o /dev/null
+}
+
+case ${1:-build} in
+build)
+    need g++ compilers
+    need cmake command -v cmake
+    need ninja-build command -v ninja
+    need pkg-config command -v pkg-config
+    need libdnnl-dev header oneapi/dnnl/dnnl.h
+    need libsentencepiece-dev pkg-config --exists sentencepiece
+    need libicu-dev pkg-config --exists icu-i18n icu-uc
+    need libjansson-dev pkg-config --exists jansson
+    need zlib1g-dev pkg-config --exists zlib
+    need liblzma-dev pkg-config --exists liblzma
+    need libcmocka-dev pkg-config --exists cmocka
+    ;;
+clang)
+    need clang command -v clang
+    need libomp-dev clang_with -fopenmp
+    need libclang-rt-dev clang_with -fsanitize=address
+    ;;
+lint)
+    need clang-format-14 command -v clang-format-14
+    need shellcheck command -v shellcheck
+    need cppcheck command -v cppcheck
+    ;;
+*)
+    echo "usage: setup.sh [build|clang|lint]" >&2
+    exit 2
+    ;;
+esac
 
 [ -n "$missing" ] || exit 0
 missing=${missing# }

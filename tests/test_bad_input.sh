@@ -3,6 +3,7 @@
 # 1 or 2, no crash, nothing half done.
 #
 # usage: test_bad_input.sh PROGRAM
+# shellcheck disable=SC2046,SC2086 # options are one word each
 set -u
 heed=${1:?usage: test_bad_input.sh PROGRAM}
 dir=$(mktemp -d)

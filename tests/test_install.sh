@@ -55,8 +55,10 @@ grep -q . "$dir/want"
 
 # ---- the example ----
 
-# example COMPILER...: compiled and linked with either library, it says the same
+# example LANGUAGE COMPILER...: compiled and linked with either library, it says the same
 example() {
+    language=$1
+    shift
     # shellcheck disable=SC2046 # one word a flag
     "$@" -Wall -Wextra -Wpedantic -Werror -x "$language" "$source/examples/translate.c" -x none \
         $(pkg-config --cflags --libs heed) -o "$dir/shared"
@@ -76,14 +78,14 @@ example() {
 setting() {
     sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"
 }
-language=c example "$(setting CMAKE_C_COMPILER)"
-language=c++ example "$(setting CMAKE_CXX_COMPILER)"
+example c "$(setting CMAKE_C_COMPILER)"
+example c++ "$(setting CMAKE_CXX_COMPILER)"
 if [ -z "$(setting HEED_SANITIZE)" ]; then # of which each compiler has its own
     for compiler in gcc clang; do
-        if command -v "$compiler" >/dev/null; then language=c example "$compiler"; fi
+        if command -v "$compiler" >/dev/null; then example c "$compiler"; fi
     done
     for compiler in g++ clang++; do
-        if command -v "$compiler" >/dev/null; then language=c++ example "$compiler"; fi
+        if command -v "$compiler" >/dev/null; then example c++ "$compiler"; fi
     done
 fi
 

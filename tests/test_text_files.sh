@@ -136,9 +136,9 @@ exec 3>"$dir/in" 4<"$dir/answers"
 for line in B PK 'a dog'; do
     echo "$line" >&3
     printf 'the beginning of ' >&3
-    read -r -t 20 answer <&4 || fail "--interactive: no answer to '$line'"
+    read -r -t 20 _ <&4 || fail "--interactive: no answer to '$line'"
     echo 'another line' >&3
-    read -r -t 20 answer <&4 || fail "--interactive: no answer to the line behind '$line'"
+    read -r -t 20 _ <&4 || fail "--interactive: no answer to the line behind '$line'"
 done
 exec 3>&- 4<&-
 

@@ -1,0 +1,24 @@
+#!/bin/sh
+# lint.sh - the sources as they stand: their format, the shell scripts, and what cppcheck finds.
+#
+# usage: lint.sh [--format]
+#
+# --format formats them instead. clang-format 14 is named by its version because each formats in
+# its own way.
+set -eu
+cd "$(dirname "$0")/.."
+sources=$(find include src tests bench examples -name '*.[ch]' -o -name '*.cc' -o -name '*.cu')
+scripts="$(find scripts tests recipes bench -name '*.sh') .ci/run"
+
+# shellcheck disable=SC2086 # one word a file
+if [ "${1:-}" = --format ]; then
+    exec clang-format-14 -i $sources
+fi
+# shellcheck disable=SC2086
+{
+    clang-format-14 --dry-run --Werror $sources
+    shellcheck --severity=warning $scripts
+}
+cppcheck --quiet --std=c11 --enable=warning,performance,portability --library=posix --inline-suppr \
+    --suppressions-list=scripts/cppcheck.suppress --error-exitcode=1 --template=gcc \
+    -I include -I src include src examples
