@@ -431,6 +431,12 @@ struct packing {
     struct heed_error *err;
 };
 
+/* While sizes are measured there is no memory yet: NULL stays NULL. */
+static void *behind(void *base, size_t bytes)
+{
+    return base ? (char *)base + bytes : NULL;
+}
+
 static void packing_bind(struct walk *k, const char *name, enum role role, struct mat *slot,
                          int rows, int cols)
 {
@@ -438,11 +444,11 @@ static void packing_bind(struct walk *k, const char *name, enum role role, struc
     struct packing *b = (struct packing *)k;
     struct parameters *p = b->p;
     if (is_matrix(role)) {
-        *slot = mat_make((char *)p->panels + b->packed, rows, cols, p->precision.matrix);
+        *slot = mat_make(behind(p->panels, b->packed), rows, cols, p->precision.matrix);
         b->packed += p->be->op->pack_bytes(p->precision.matrix, rows, cols);
         b->stored += panels_bytes(rows, cols);
     } else {
-        *slot = mat_make((float *)p->master.p + b->vectors, rows, cols, TYPE_F32);
+        *slot = mat_make(behind(p->master.p, b->vectors * sizeof(float)), rows, cols, TYPE_F32);
         b->vectors += (size_t)cols;
     }
 }
