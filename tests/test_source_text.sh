@@ -48,5 +48,31 @@ export LC_ALL=C.UTF-8
 grep -q '"source_words": \[">", ">", "zh", "<", "<", "The"' "$dir/out" ||
     fail "words of a tag: $(cat "$dir/out")"
 
+# control characters: ESC, DEL and CSI, which is one character beyond ASCII
+odd=$'\033[31m\177\302\23331m'
+for i in $(seq 1 100); do echo "a$odd dog runs $i"; done >"$dir/text"
+"$heed" vocab --size 290 --quiet --out "$dir/vocab" "$dir/text" &&
+    "$heed" train --vocab "$dir/vocab" --preset tiny --d-model 16 --d-ff 16 --heads 2 --quiet \
+        --encoder-layers 1 --decoder-layers 1 --batch-tokens 256 --steps 2 --src "$dir/text" \
+        --tgt "$dir/text" --out "$dir/model" || fail "no model"
+controls() { tr -d '\n\r\t' | LC_ALL=C grep -qP '[\x00-\x1f\x7f]|\xc2[\x80-\x9f]'; }
+"$heed" attention --model "$dir/model" --quiet "a$odd dog" >"$dir/out" || fail "attention failed"
+controls <"$dir/out" && fail "heed attention: control characters in a picture"
+for command in "score --ref $dir/no$odd" "translate --model $dir/no$odd" "vocab --s$odd" "$odd" \
+    "vocab --size $odd" "translate --to $odd x" "vocab --size 300 --tag a$odd --out $dir/v $dir/text"; do
+    "$heed" $command </dev/null >"$dir/out" 2>"$dir/err"
+    controls <"$dir/err" && fail "control characters in $(cat -v "$dir/err")"
+    [ "$(wc -l <"$dir/err")" = 1 ] || fail "no sentence for $command" | cat -v
+done
+"$heed" translate --model "$dir/model" --quiet --prefix "a$odd" "a dog" >"$dir/out"
+LC_ALL=C grep -qaF "$odd" "$dir/out" || fail "a translation for a file is changed"
+if command -v script >/dev/null; then
+    script -qec "'$heed' translate --model '$dir/model' --quiet --prefix 'a$odd' 'a dog'" /dev/null \
+        </dev/null >"$dir/out"
+    controls <"$dir/out" && fail "control characters on a terminal: $(cat -v "$dir/out")"
+else
+    echo "skipped: what a terminal gets (needs script)"
+fi
+
 [ "$failures" = 0 ] && echo "a line means what it says"
 exit "$((failures > 0))"

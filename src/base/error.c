@@ -8,14 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 static void fill(struct heed_error *err, enum heed_status status, const char *format, va_list ap)
 {
     if (!err) return;
     err->status = status;
     vsnprintf(err->text, sizeof err->text, format, ap);
     /* Names and texts from files may hold line ends and orders to a terminal. */
-    for (char *c = err->text; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
+    for (size_t i = 0, n, len = strlen(err->text); i < len; i += n ? n : 1)
+        if ((n = utf8_control(err->text + i, len - i))) memset(err->text + i, '?', n);
 }
 
 enum heed_status error_set(struct heed_error *err, enum heed_status status, const char *format, ...)

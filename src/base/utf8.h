@@ -25,6 +25,16 @@ static inline size_t utf8_char(const char *text, size_t n)
     return len;
 }
 
+/* Bytes of the control character at s[0..n), an order to a terminal perhaps: below the space, DEL,
+ * or U+0080 to U+009F; 0 where there is none. */
+static inline size_t utf8_control(const char *text, size_t n)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    if (n == 0) return 0;
+    if (s[0] < ' ' || s[0] == 0x7f) return 1;
+    return n > 1 && s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0 ? 2 : 0;
+}
+
 static inline bool utf8_valid(const char *text, size_t n)
 {
     size_t len;

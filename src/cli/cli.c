@@ -11,11 +11,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/text.h"
+
 static void error_print(const char *format, va_list ap)
 {
     if (isatty(STDERR_FILENO)) fputs("\r\x1b[K", stderr); /* over a line of progress */
+    char text[4096]; /* names of files are the longest in a sentence; a longer one is cut */
+    int n = vsnprintf(text, sizeof text, format, ap);
     fputs("heed: ", stderr);
-    vfprintf(stderr, format, ap);
+    if (n > 0) text_print_visible(stderr, text, strlen(text));
     fputc('\n', stderr);
 }
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 size_t text_char(const char *text, size_t n, unsigned *c)
 {
@@ -60,11 +61,37 @@ bool text_has_controls(const char *text)
     return false;
 }
 
+static bool is_control(unsigned c)
+{
+    return c < ' ' || (c >= 0x7f && c < 0xa0);
+}
+
+void text_print_visible(FILE *f, const char *text, size_t len)
+{
+    for (size_t i = 0, n; i < len; i += n) {
+        unsigned c = 0;
+        n = text_char(text + i, len - i, &c);
+        bool odd = n == 0 || (is_control(c) && c != '\t');
+        if (n == 0) n = 1;
+        fwrite(odd ? TEXT_REPLACEMENT : text + i, 1, odd ? 3 : n, f);
+    }
+}
+
 /* A byte-fallback piece may spell a line end, and one more line would shift all that follow. */
 void text_print_line(const char *text, size_t len)
 {
-    for (size_t i = 0; i < len; i++) {
-        putchar(text[i] == '\n' || text[i] == '\r' || text[i] == '\0' ? ' ' : text[i]);
+    bool terminal = isatty(STDOUT_FILENO);
+    for (size_t i = 0, n; i < len; i += n) {
+        n = strcspn(text + i, "\n\r");
+        if (n > len - i) n = len - i;
+        if (n > 0 && terminal) {
+            text_print_visible(stdout, text + i, n);
+        } else if (n > 0) {
+            fwrite(text + i, 1, n, stdout);
+        } else {
+            putchar(' ');
+            n = 1;
+        }
     }
     putchar('\n');
 }

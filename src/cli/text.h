@@ -5,6 +5,7 @@
 #define HEED_CLI_TEXT_H
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #define TEXT_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
 
@@ -20,7 +21,10 @@ char *text_mend(const char *text, size_t len, bool *mended);
 /* Control characters other than the tab. */
 bool text_has_controls(const char *text);
 
-/* To standard output: one line whatever is in the text, and a JSON string with its quotes. */
+/* U+FFFD for each control character, which a terminal might obey, and for what is not UTF-8. */
+void text_print_visible(FILE *f, const char *text, size_t len);
+/* To standard output: one line whatever is in the text, visibly on a terminal, and a JSON string
+ * with its quotes. */
 void text_print_line(const char *text, size_t len);
 void text_print_json(const char *text, size_t len);
 

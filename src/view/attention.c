@@ -176,6 +176,19 @@ static void svg_write(FILE *f, const struct heed_attention *a, int layer, int he
 
 /* ---- terminal ---- */
 
+/* A label without the orders that a terminal would obey; as many columns as it counts. */
+static void label_write(FILE *f, const char *s)
+{
+    for (size_t n, left = strlen(s); left; s += n, left -= n) {
+        size_t control = utf8_control(s, left);
+        n = control ? control : 1;
+        if (control)
+            fputs("\xef\xbf\xbd", f); /* U+FFFD */
+        else
+            fputc(*s, f);
+    }
+}
+
 static void text_write(FILE *f, const struct heed_attention *a, int layer, int head)
 {
     static const char *const shade[] = {" ", "\xe2\x96\x91", "\xe2\x96\x92", "\xe2\x96\x93",
@@ -185,11 +198,14 @@ static void text_write(FILE *f, const struct heed_attention *a, int layer, int h
     for (int i = 0; i < a->sources; i++) { /* a line for each, down to its column */
         fprintf(f, "%*s ", margin, "");
         for (int k = 0; k < i; k++) fputs("\xe2\x94\x82 ", f);
-        fprintf(f, "%s\n", label(a->source[i]));
+        label_write(f, label(a->source[i]));
+        fputc('\n', f);
     }
     for (int j = 0; j < a->targets; j++) {
         const char *name = label(a->target[j]);
-        fprintf(f, "%*s%s ", margin - columns(name), "", name);
+        fprintf(f, "%*s", margin - columns(name), "");
+        label_write(f, name);
+        fputc(' ', f);
         for (int i = 0; i < a->sources; i++) {
             int level = (int)(weight(a, layer, head, j, i) * SHADES);
             const char *s = shade[level < SHADES ? level : SHADES - 1];
