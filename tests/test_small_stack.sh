@@ -32,9 +32,9 @@ small train --pairs "$dir/train.tsv" --valid-pairs "$dir/valid.tsv" --vocab "$di
 small train --pairs "$dir/train.tsv" --vocab "$dir/vocab" --precision bf16 --preset tiny --steps 3 \
     --batch-tokens 512 --threads 2 --quiet --out "$dir/bf16"
 for weights in bf16 int8; do
-    small quantize --weights "$weights" --out "$dir/$weights" "$dir/model"
-    small translate --model "$dir/$weights" --threads 2 --quiet <"$dir/test" >"$dir/small"
-    "$heed" translate --model "$dir/$weights" --threads 2 --quiet <"$dir/test" | cmp - "$dir/small"
+    small quantize --weights "$weights" --out "$dir/small-$weights" "$dir/model"
+    small translate --model "$dir/small-$weights" --threads 2 --quiet <"$dir/test" >"$dir/small"
+    "$heed" translate --model "$dir/small-$weights" --threads 2 --quiet <"$dir/test" | cmp - "$dir/small"
 done
 small translate --model "$dir/model" --device ref --weights int8 --quiet "1 2 3" >/dev/null
 small evaluate --model "$dir/model" --src "$dir/test" --ref "$dir/test" --quiet >/dev/null
