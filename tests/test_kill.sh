@@ -1,11 +1,14 @@
 #!/bin/bash
-# test_kill.sh - a run that is killed with -9 at random moments ends in the same bytes as one that
-# was left alone; one that is asked to end saves where it is.
+# test_kill.sh - training, averaging and making smaller that are killed with -9 at random moments lose
+# nothing and end in the same bytes as what was left alone; a run that is asked to end saves where it
+# is.
 #
 # usage: test_kill.sh PROGRAM [KILLS]
+#
+# KILLS are shared out: half to training, a quarter each to averaging and making smaller.
 set -eu
 heed=${1:?usage: test_kill.sh PROGRAM [KILLS]}
-kills=${2:-20}
+kills=${2:-40}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
@@ -17,38 +20,94 @@ awk 'BEGIN { srand(1); for (i = 0; i < 500; i++) { s = ""; n = 2 + int(rand() * 
 # the same run each time; --out, --steps and --save-every are added
 train=("$heed" train --pairs "$dir/pairs.tsv" --vocab "$dir/vocab.model" --preset tiny --d-model 32
     --heads 2 --d-ff 64 --encoder-layers 1 --decoder-layers 1 --batch-tokens 256 --warmup 100
-    --keep 2 --seed 7 --threads 2 --resume --quiet)
+    --valid-pairs "$dir/valid.tsv" --valid-every 4 --no-bleu --keep 2 --seed 7 --threads 2 --resume
+    --quiet)
+head -n 20 "$dir/pairs.tsv" >"$dir/valid.tsv"
+
+die() {
+    echo "$1"
+    exit 1
+}
+
+# killed SECONDS COMMAND...: kills the command after so long; fails where it had ended by then
+killed() {
+    local status=0
+    local seconds=$1
+    shift
+    "$@" &
+    pid=$!
+    sleep "$seconds"
+    kill -9 "$pid" 2>/dev/null || true
+    wait "$pid" 2>/dev/null || status=$?
+    [ "$status" = 0 ] || [ "$status" = 137 ] || die "$1 $2 failed with status $status"
+    [ "$status" = 137 ]
+}
 
 newest() {
     ls "$dir/killed/checkpoints" 2>/dev/null | sed -n 's/^step-0*\([0-9]*\)$/\1/p' | tail -n 1
 }
 
-done_kills=0
-while [ "$done_kills" -lt "$kills" ]; do
-    "${train[@]}" --out "$dir/killed" --save-every 3 --steps 1000000 &
-    pid=$!
-    sleep "0.$((RANDOM % 6 + 1))$((RANDOM % 10))"
-    if kill -9 "$pid" 2>/dev/null; then done_kills=$((done_kills + 1)); fi
-    wait "$pid" 2>/dev/null || true
-done
+# ---- training ----
 
-step=$(newest)
-if [ -z "$step" ]; then
-    echo "no checkpoint after $kills kills: the runs never got going"
-    exit 1
-fi
-last=$((step + 5))
+before=0
+for ((n = 0; n < (kills + 1) / 2;)); do
+    killed "0.$((RANDOM % 6 + 1))$((RANDOM % 10))" \
+        "${train[@]}" --out "$dir/killed" --save-every 3 --steps 1000000 && n=$((n + 1))
+    step=$(newest)
+    [ "${step:-0}" -ge "$before" ] || die "the checkpoint of step $before is lost"
+    before=${step:-0}
+    for checkpoint in "$dir"/killed/checkpoints/step-*; do
+        case $checkpoint in
+        *\** | *.tmp | *.old) continue ;;
+        esac
+        [ "$(ls "$checkpoint" | wc -l)" = 5 ] || die "$checkpoint is not whole"
+    done
+done
+[ "$before" -gt 0 ] || die "no checkpoint after $kills kills: the runs never got going"
+last=$((before + 5))
 "${train[@]}" --out "$dir/killed" --save-every 3 --steps "$last"
 "${train[@]}" --out "$dir/whole" --save-every 3 --steps "$last"
-cmp "$dir/killed/model.safetensors" "$dir/whole/model.safetensors"
-if ls "$dir"/killed/checkpoints/*.tmp >/dev/null 2>&1; then
-    echo "half-written checkpoints were left behind"
-    exit 1
+for file in model.safetensors best/model.safetensors checkpoints/step-$(printf %08d "$last")/state.safetensors; do
+    cmp "$dir/killed/$file" "$dir/whole/$file"
+done
+if ls -d "$dir"/killed/checkpoints/*.tmp "$dir"/killed/checkpoints/*.old "$dir"/killed/checkpoints/damaged* \
+    >/dev/null 2>&1; then
+    die "half-written, half-removed or damaged checkpoints were left behind"
 fi
 # the log tells of one run: every step once, in order
 grep '"event":"step"' "$dir/killed/log.jsonl" | sed 's/.*"step":\([0-9]*\).*/\1/' |
     awk '$1 != NR { print "log.jsonl: line " NR " is of step " $1; exit 1 }
         END { if (NR != '"$last"') { print "log.jsonl has " NR " steps"; exit 1 } }'
+
+# ---- averaging and making smaller ----
+
+# The same checkpoints many times over take a while.
+inputs=("$dir"/whole/checkpoints/step-*)
+for _ in 1 2 3 4 5; do inputs+=("${inputs[@]}"); done
+"$heed" average --quiet --out "$dir/mean" "${inputs[@]}"
+"$heed" quantize --quiet --out "$dir/int8" "$dir/mean"
+sums=$(cat "$dir"/whole/checkpoints/*/* "$dir"/mean/* | cksum)
+
+# many KILLS RIGHT COMMAND...: kills the command, which writes $dir/cut, so often; what it leaves there
+# as weights is RIGHT's or nothing, and left alone it gives RIGHT
+many() {
+    local right=$2 n
+    local times=$1
+    shift 2
+    for ((n = 0; n < times;)); do
+        killed "0.0$((RANDOM % 4))$((RANDOM % 10))" "$@" && n=$((n + 1))
+        [ ! -e "$dir/cut/model.safetensors" ] || cmp "$dir/cut/model.safetensors" "$right/model.safetensors"
+        if [ $((RANDOM % 2)) = 0 ]; then rm -rf "$dir/cut"; fi
+    done
+    "$@"
+    for file in config.json vocab.model model.safetensors; do cmp "$dir/cut/$file" "$right/$file"; done
+    [ "$sums" = "$(cat "$dir"/whole/checkpoints/*/* "$dir"/mean/* | cksum)" ] || die "an input has changed"
+    rm -rf "$dir/cut"
+}
+many $((kills / 4)) "$dir/mean" "$heed" average --quiet --out "$dir/cut" "${inputs[@]}"
+many $((kills / 4)) "$dir/int8" "$heed" quantize --quiet --out "$dir/cut" "$dir/mean"
+
+# ---- asked to end ----
 
 # begin NAME [COMMAND...]: starts a long run in the background, waits for its first step; sets pid
 begin() {

@@ -180,11 +180,20 @@ bool file_append(int fd, const char *data, size_t len)
     while (len) {
         ssize_t put = write(fd, data, len < WRITE_MOST ? len : WRITE_MOST);
         if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return false;
+        if (put == 0) errno = ENOSPC; /* no regular file does this; it would go on for ever */
+        if (put <= 0) return false;
         data += put;
         len -= (size_t)put;
     }
     return true;
+}
+
+static bool sync_fully(int fd)
+{
+    int failed;
+    do failed = fsync(fd);
+    while (failed && errno == EINTR);
+    return !failed;
 }
 
 /* false with errno set when not every byte is known to be on the disk. close is asked too: network
@@ -195,7 +204,7 @@ static bool write_parts(const char *path, const struct file_part *part, int n)
     if (fd < 0) return false;
     bool good = true;
     for (int i = 0; good && i < n; i++) good = file_append(fd, part[i].data, part[i].len);
-    good = good && fsync(fd) == 0;
+    good = good && sync_fully(fd);
     int why = errno;
     if (close(fd) != 0 && good) return false;
     errno = why;
@@ -271,7 +280,7 @@ enum heed_status file_sync_dir(const char *dir, struct heed_error *err)
     if (fd < 0) return error_errno(err, "cannot open directory %s", dir);
     enum heed_status st = HEED_OK;
     /* EINVAL: a file system that has no such thing as syncing a directory. */
-    if (fsync(fd) != 0 && errno != EINVAL) st = error_errno(err, "cannot sync directory %s", dir);
+    if (!sync_fully(fd) && errno != EINVAL) st = error_errno(err, "cannot sync directory %s", dir);
     close(fd);
     return st;
 }

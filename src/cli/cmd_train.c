@@ -290,7 +290,7 @@ static int parse(struct train *t, int argc, char **argv)
         {"save-every", "N", "steps; 0: only at the end", .integer64 = &o->save_every, .max = huge},
         {"keep", "N", "newest checkpoints kept, besides the best", .integer = &o->keep, .min = 1,
          .max = many},
-        {"resume", NULL, "go on from the newest checkpoint in --out", .flag = &o->resume},
+        {"resume", NULL, "go on from the newest usable checkpoint in --out", .flag = &o->resume},
 
         {.help = "machine"},
         {"device", "DEVICE", "cpu[:avx512|:avx2|:baseline], cuda:N or ref, the slow oracle",

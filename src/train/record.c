@@ -8,7 +8,6 @@
 
 #include <inttypes.h>
 #include <jansson.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +22,9 @@ const char *const record_file[RECORD_FILES] = {MODEL_CONFIG, MODEL_VOCAB, MODEL_
 static const char *const PRECISION[] = {"f32", "bf16", NULL};
 static const char *const BEST_BY[] = {"nll", "bleu", "chrf", NULL};
 
-/* A step or a place in the data that no run reaches; one more can still be counted. */
-static const int64_t WHOLE_MOST = INT64_C(1) << 60;
+/* Counts that no run reaches; more can still be added to them. */
+static const int64_t WHOLE64_MOST = INT64_C(1) << 60;
+enum { WHOLE_MOST = 1 << 30 };
 
 /* A whole number is not negative. A seed is written as text: 64 bits do not fit a JSON number
  * everywhere. */
@@ -120,7 +120,7 @@ static bool seed_parse(uint64_t *seed, const char *text)
 static bool field_parse(const struct field *f, void *v, const json_t *value)
 {
     json_int_t n = json_integer_value(value);
-    bool whole = json_is_integer(value) && n >= 0 && n <= WHOLE_MOST;
+    bool whole = json_is_integer(value) && n >= 0 && n <= WHOLE64_MOST;
     const char *text = json_string_value(value);
     switch (f->kind) {
     case WHOLE64:
@@ -128,7 +128,7 @@ static bool field_parse(const struct field *f, void *v, const json_t *value)
         return whole;
     case WHOLE:
         *(int *)v = (int)n;
-        return whole && n <= INT_MAX;
+        return whole && n <= WHOLE_MOST;
     case REAL:
         *(double *)v = json_number_value(value);
         return json_is_number(value);
