@@ -74,7 +74,9 @@ static enum heed_status split(struct spans *out, const char *text, size_t len,
     if (U_SUCCESS(code)) ubrk_setUText(b, t, &code);
     enum heed_status status = HEED_OK;
     size_t before = out->n;
-    if (U_FAILURE(code))
+    if (code == U_MEMORY_ALLOCATION_ERROR)
+        status = error_memory(err, len, "the sentences of a text");
+    else if (U_FAILURE(code))
         status = error_set(err, HEED_EUNSUPPORTED, "ICU cannot find %s: %s",
                            type == UBRK_WORD ? "words" : "sentences", u_errorName(code));
     for (int32_t from = 0, to; !status && (to = ubrk_next(b)) != UBRK_DONE; from = to) {

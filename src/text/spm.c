@@ -8,7 +8,8 @@
  *     ModelProto       1 pieces*   2 trainer_spec   3 normalizer_spec   4 self_test_data
  *                      5 denormalizer_spec
  *     SentencePiece    1 piece (string)   2 score (float)   3 type (enum)
- *     TrainerSpec      3 model_type (enum)   24 treat_whitespace_as_suffix (bool)
+ *     TrainerSpec      3 model_type (enum)   16 num_threads (int)
+ *                      24 treat_whitespace_as_suffix (bool)
  *     NormalizerSpec   2 precompiled_charsmap (bytes)   3 add_dummy_prefix (bool)
  *                      4 remove_extra_whitespaces (bool)   5 escape_whitespaces (bool)
  */
@@ -378,4 +379,41 @@ void spm_disarm_languages(char *data, size_t len)
             if (inside.number == 3 && *kind == SPM_TAG) *kind = SPM_MARK;
         }
     }
+}
+
+static char *varint_write(char *to, size_t value)
+{
+    for (; value >= 128; value >>= 7) *to++ = (char)(value % 128 | 128);
+    *to++ = (char)value;
+    return to;
+}
+
+/* Moves [from, end) to the front at `to`; returns where it ends there. */
+static char *close_gap(char *to, const char *from, const char *end)
+{
+    memmove(to, from, (size_t)(end - from));
+    return to + (end - from);
+}
+
+size_t spm_forget_threads(char *data, size_t len)
+{
+    struct wire w = {(const unsigned char *)data, len};
+    struct field f, inside;
+    while (w.left > 0) {
+        char *at = data + (len - w.left), *end = data + len;
+        if (!field_read(&w, &f)) break;
+        if (f.number != 2 || f.type != BYTES) continue;
+        struct wire spec = f.bytes;
+        while (spec.left > 0) {
+            const char *from = (const char *)spec.at;
+            if (!field_read(&spec, &inside)) return len;
+            if (inside.number != 16) continue;
+            const char *content = (const char *)f.bytes.at, *behind = (const char *)spec.at;
+            size_t left = f.bytes.left - (size_t)(behind - from), before = (size_t)(from - content);
+            at = varint_write(at + 1, left); /* behind the field's number */
+            at = close_gap(at, content, content + before);
+            return (size_t)(close_gap(at, behind, end) - data);
+        }
+    }
+    return len;
 }

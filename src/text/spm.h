@@ -35,6 +35,10 @@ bool spm_is_language(const char *piece, size_t len);
  * text is encoded as one. */
 void spm_disarm_languages(char *data, size_t len);
 
+/* Drops the number of threads that a model was trained with, which is no part of what it is.
+ * Returns the new length. */
+size_t spm_forget_threads(char *data, size_t len);
+
 #ifdef __cplusplus
 }
 #endif

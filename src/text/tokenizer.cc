@@ -27,11 +27,14 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <pthread.h>
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <sys/mman.h>
+#include <system_error>
 #include <unordered_map>
 #include <vector>
 
@@ -88,7 +91,11 @@ template <class Body> enum heed_status guarded(const char *what, struct heed_err
         return body();
     } catch (const std::bad_alloc &) {
         return error_set(err, HEED_ENOMEM, "out of memory: %s", what);
+    } catch (const std::system_error &e) {
+        return error_set(err, HEED_ENOMEM, "%s: cannot start a thread: %s", what, e.what());
     } catch (const std::exception &e) {
+        if (strstr(e.what(), "bad_alloc")) /* in the words of a library below SentencePiece */
+            return error_set(err, HEED_ENOMEM, "out of memory: %s", what);
         return error_set(err, HEED_EFORMAT, "%s: SentencePiece failed: %s", what, e.what());
     } catch (...) {
         return error_set(err, HEED_EFORMAT, "%s: SentencePiece failed", what);
@@ -137,13 +144,50 @@ struct sample {
 };
 
 /*
+ * SentencePiece writes its sentences anew in threads of its own, in which a bad_alloc would end the
+ * program: they are started only where there is the memory that they will ask for. Each thread
+ * takes a stack, a heap of malloc, for which glibc reserves 128 MB of addresses at first, and some
+ * scratch; together they take the sentences once more. It starts as many threads as it is told,
+ * which are as many as it takes by itself, or else one.
+ */
+constexpr int TRAIN_THREADS = 16;
+constexpr size_t THREAD_HEAP = size_t(128) << 20, THREAD_SCRATCH = size_t(1) << 20;
+
+size_t normalized_bytes(const std::string &sentence)
+{
+    constexpr size_t SPACE = 3, STRING = 48; /* a space's sign; what malloc adds to a string */
+    return sentence.size() + STRING +
+           SPACE * (1 + std::count(sentence.begin(), sentence.end(), ' '));
+}
+
+bool threads_fit(int threads, size_t bytes)
+{
+    pthread_attr_t attr;
+    size_t stack = size_t(8) << 20;
+    if (pthread_attr_init(&attr) == 0) {
+        pthread_attr_getstacksize(&attr, &stack);
+        pthread_attr_destroy(&attr);
+    }
+    size_t addresses = size_t(threads) * (stack + THREAD_HEAP);
+    void *reserved =
+        mmap(nullptr, addresses, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *memory = malloc(bytes + size_t(threads) * THREAD_SCRATCH);
+    bool fit = reserved != MAP_FAILED && memory;
+    free(memory);
+    if (reserved != MAP_FAILED) munmap(reserved, addresses);
+    return fit;
+}
+
+/*
  * The sentences of the files, a line or a field between tabs each. SentencePiece pulls them one by
  * one. The sample is spread evenly over them, and the same each time.
  */
 class Sentences : public sentencepiece::SentenceIterator
 {
   public:
-    Sentences(const char *const *paths, int n, sample part) : paths_(paths), n_(n), part_(part)
+    /* threads: those that will work on the sentences when all are there; 0: none. */
+    Sentences(const char *const *paths, int n, sample part, int threads)
+        : paths_(paths), n_(n), part_(part), threads_(threads)
     {
         Next();
     }
@@ -163,13 +207,22 @@ class Sentences : public sentencepiece::SentenceIterator
     {
         while (!(done_ = !read())) {
             int64_t i = seen_++;
-            if ((i + 1) * part_.keep / part_.total > i * part_.keep / part_.total) return;
+            if ((i + 1) * part_.keep / part_.total > i * part_.keep / part_.total) {
+                bytes_ += normalized_bytes(value_);
+                return;
+            }
         }
+        if (threads_ > 0 && !failed_ && !threads_fit(threads_, bytes_))
+            failed_ =
+                error_set(&error_, HEED_ENOMEM,
+                          "out of memory: %zu bytes for the sentences of a vocabulary", bytes_);
     }
-    /* A file that cannot be read ends the sentences; the caller looks at failed() first. */
+    /* Ends the training where a file cannot be read or memory is short; the caller looks at
+     * failed() first. */
     sentencepiece::util::Status status() const override
     {
-        return sentencepiece::util::Status();
+        if (!failed_) return sentencepiece::util::Status();
+        return sentencepiece::util::Status(sentencepiece::util::StatusCode::kUnavailable, "");
     }
     enum heed_status failed(struct heed_error *err) const
     {
@@ -215,6 +268,8 @@ class Sentences : public sentencepiece::SentenceIterator
     const char *const *paths_;
     int n_;
     sample part_;
+    int threads_;
+    size_t bytes_ = 0; /* of the sentences so far, as SentencePiece will write them */
     int64_t seen_ = 0;
     int file_ = 0;
     struct input *in_ = nullptr;
@@ -229,12 +284,14 @@ class Sentences : public sentencepiece::SentenceIterator
 /* What one reading of everything tells. */
 struct survey {
     int64_t sentences = 0, unspaced_bytes = 0, characters = 0;
+    size_t bytes = 0;                            /* as SentencePiece writes them */
     std::unordered_map<uint32_t, int64_t> times; /* of each character, named by its bytes */
 };
 
 void survey_add(survey *s, const std::string &sentence)
 {
     s->sentences++;
+    s->bytes += normalized_bytes(sentence);
     s->unspaced_bytes += int64_t(unspaced(sentence));
     for (size_t at = 0, n; at < sentence.size(); at += n) {
         n = utf8_char(&sentence[at], sentence.size() - at);
@@ -247,7 +304,7 @@ void survey_add(survey *s, const std::string &sentence)
 
 enum heed_status survey_make(survey *s, const char *const *paths, int n, struct heed_error *err)
 {
-    Sentences all(paths, n, {1, 1});
+    Sentences all(paths, n, {1, 1}, 0);
     for (; !all.done(); all.Next()) survey_add(s, all.value());
     if (all.failed(err)) return all.failed(err);
     if (s->sentences == 0)
@@ -368,7 +425,11 @@ enum heed_status train(const char *const *paths, int n, const struct heed_tokeni
     enum heed_status st = tags_join(o, &tags, err);
     if (!st) st = survey_make(&all, paths, n, err);
     if (st) return st;
-    Sentences sentences(paths, n, sample_choose(all));
+    sample part = sample_choose(all);
+    /* The sentences themselves, and then once more. */
+    size_t bytes = size_t(2 * double(all.bytes) * double(part.keep) / double(part.total));
+    int threads = threads_fit(TRAIN_THREADS, bytes) ? TRAIN_THREADS : 1;
+    Sentences sentences(paths, n, part, threads);
     std::unordered_map<std::string, std::string> args = {
         {"model_type", "bpe"},
         {"vocab_size", std::to_string(o->vocab_size)},
@@ -384,10 +445,13 @@ enum heed_status train(const char *const *paths, int n, const struct heed_tokeni
         {"pad_id", "-1"},
         {"minloglevel", "4"}, /* above the highest: it never prints */
     };
+    if (threads != TRAIN_THREADS) args["num_threads"] = std::to_string(threads);
     if (o->tags_n > 0) args["user_defined_symbols"] = tags;
     auto status = sentencepiece::SentencePieceTrainer::Train(args, &sentences, model);
     if ((st = sentences.failed(err))) return st;
-    return status.ok() ? HEED_OK : train_error(status, o->vocab_size, err);
+    if (!status.ok()) return train_error(status, o->vocab_size, err);
+    model->resize(spm_forget_threads(&(*model)[0], model->size()));
+    return HEED_OK;
 }
 
 enum heed_status parse(const char *data, size_t len, const char *name, struct heed_tokenizer *t,
@@ -723,12 +787,13 @@ enum heed_status heed_encode(const struct heed_tokenizer *t, const char *text, s
 
 struct encoder *encoder_new(const struct heed_tokenizer *t, struct heed_error *err)
 {
-    auto *e = new (std::nothrow) encoder{};
-    if (e)
+    std::unique_ptr<encoder> e;
+    enum heed_status st = guarded("an encoder", err, [&] {
+        e = std::make_unique<encoder>();
         e->t = t;
-    else
-        error_memory(err, sizeof *e, "an encoder");
-    return e;
+        return HEED_OK;
+    });
+    return st ? nullptr : e.release();
 }
 
 void encoder_free(struct encoder *e)
