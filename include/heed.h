@@ -295,6 +295,9 @@ struct heed_result {
     float logp;              /* the sum of these */
     float score;             /* what results are ordered by; those that were cut come last */
     unsigned flags;          /* of the best one: what went wrong, see heed_flag */
+    /* What the vocabulary cannot spell, see HEED_FLAG_UNSPELLED. */
+    const char *const *copied, *const *left_out;
+    int copied_n, left_out_n;
     const struct heed_alignment *alignment; /* of the best one, if options.align and the text is
                                              * valid UTF-8; else NULL */
     /* Of the best one: a text that cannot be translated as asked (HEED_EARG), or that the model
@@ -307,11 +310,23 @@ struct heed_result {
 /* A translation that runs in circles or finds no end is tried again with no_repeat_ngram 3, unless
  * the options have one of their own. */
 enum heed_flag {
-    HEED_FLAG_LOOP = 1,   /* repeats itself */
-    HEED_FLAG_COPY = 2,   /* is its source */
-    HEED_FLAG_CUT = 4,    /* reached the longest length without an end */
-    HEED_FLAG_RETRIED = 8 /* is, or was not mended by, a second try */
+    HEED_FLAG_LOOP = 1,      /* repeats itself */
+    HEED_FLAG_COPY = 2,      /* is its source */
+    HEED_FLAG_CUT = 4,       /* reached the longest length without an end */
+    HEED_FLAG_RETRIED = 8,   /* is, or was not mended by, a second try */
+    HEED_FLAG_UNSPELLED = 16 /* something was copied or left out, of any result */
 };
+
+/*
+ * A character that the vocabulary has no piece for is spelled in bytes. Where nearly all characters
+ * of its training text had pieces (the coverage is at least 0.9999), a model hardly knows any bytes
+ * and makes things up where it reads them. Such characters are not given to it, together with what
+ * they are part of: a word, a tag of markup, a path. They are copied to where the words around them
+ * went. A Chinese character among others that are read and what nobody sees, such as control
+ * characters, are left out. Bytes that the model makes up itself are left out as well, unless a
+ * wish asks for them. Scores and tokens are those of what the model read and found. heed_rescore
+ * leaves out of both texts what cannot be spelled.
+ */
 
 /* o may be NULL: the defaults. */
 HEED_API struct heed_session *heed_session_open(const struct heed_model *m,

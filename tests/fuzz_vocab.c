@@ -222,8 +222,10 @@ static void decode(const struct heed_tokenizer *t, const int32_t *id, size_t n)
     must(text[len] == '\0', "a text is terminated");
     free(text);
     size_t *end = malloc((n + 1) * sizeof *end);
-    st = tokenizer_decode_ends(t, id, n, end, &err);
+    text = NULL;
+    st = tokenizer_decode_ends(t, id, n, &text, &len, end, &err);
     if (st) must_explain(st, &err);
+    free(text);
     free(end);
 }
 

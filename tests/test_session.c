@@ -496,7 +496,7 @@ static void test_links(void **state)
     struct heed_alignment *a = NULL;
     must(pieces_join(&p, t, 0, 0, &r, &err), &err);
     assert_string_equal(r.text, whole);
-    must(align_text(&a, &p, t, 0, &attention, &r, &err), &err);
+    must(align_text(&a, &p, t, 0, 0, &attention, &r, &err), &err);
     assert_int_equal(a->targets, WORDS);
     for (int w = 0; w < WORDS; w++) assert_int_equal(a->link[w], map[w]);
     free(a);

@@ -45,19 +45,19 @@ static void tokens_place(struct tokens *x, size_t offset, const struct spans *wo
 }
 
 static enum heed_status tokens_fill(struct tokens *src, struct tokens *tgt, const struct pieces *p,
-                                    const struct heed_tokenizer *t, int text, int part,
+                                    const struct heed_tokenizer *t, int text, int part, int rank,
                                     struct heed_error *err)
 {
     const struct part *x = &p->part[part];
-    struct heed_ids ids = {0};
+    struct target target = {0};
     enum heed_status status = tokens_open(src, x[1].at - x->at, err);
     if (!status)
-        status = tokenizer_source_ends(t, p->source[text] + x->where.at, x->where.len,
+        status = tokenizer_source_ends(t, p->read[text] + x->where.at, x->where.len,
                                        !p->tag_n && part == p->text[text], src->end, src->n, err);
-    if (!status) status = pieces_target(p, part, 0, &ids, err);
-    if (!status) status = tokens_open(tgt, ids.n, err);
-    if (!status) status = tokenizer_decode_ends(t, ids.v, ids.n, tgt->end, err);
-    free(ids.v);
+    if (!status) status = target_make(&target, p, t, text, part, rank, err);
+    if (!status) status = tokens_open(tgt, target.ids.n, err);
+    if (!status && tgt->n) memcpy(tgt->end, target.end, tgt->n * sizeof *tgt->end);
+    target_release(&target);
     return status;
 }
 
@@ -97,19 +97,19 @@ static enum heed_status link_piece(int *link, const int *src, size_t src_n, cons
 }
 
 static enum heed_status link_part(int *link, const struct pieces *p, const struct heed_tokenizer *t,
-                                  int text, int part, float *const *attention,
+                                  int text, int part, int rank, float *const *attention,
                                   const struct spans words[2], struct heed_error *err)
 {
     const struct part *x = &p->part[part];
     struct tokens src = {0}, tgt = {0};
-    enum heed_status status = tokens_fill(&src, &tgt, p, t, text, part, err);
+    enum heed_status status = tokens_fill(&src, &tgt, p, t, text, part, rank, err);
     if (!status) {
         tokens_place(&src, x->where.at, &words[0]);
-        tokens_place(&tgt, x->target, &words[1]);
+        tokens_place(&tgt, p->target[(size_t)part * p->nbest + rank], &words[1]);
     }
     size_t s = 0, u = 0;
     for (int i = x->first; i < x[1].first && !status; i++) {
-        size_t src_n = p->src[i].n - p->tag_n, tgt_n = p->out[(size_t)i * p->nbest].ids.n;
+        size_t src_n = p->src[i].n - p->tag_n, tgt_n = p->out[(size_t)i * p->nbest + rank].ids.n;
         status = link_piece(link, src.word + s, src_n, tgt.word + u, tgt_n, attention[i] + p->tag_n,
                             p->src[i].n, err);
         s += src_n, u += tgt_n;
@@ -119,8 +119,8 @@ static enum heed_status link_part(int *link, const struct pieces *p, const struc
     return status;
 }
 
-static struct heed_alignment *alignment_make(const struct spans words[2], int **link,
-                                             struct heed_error *err)
+struct heed_alignment *alignment_make(const struct spans words[2], int **link,
+                                      struct heed_error *err)
 {
     size_t src = words[0].n * sizeof *words[0].v, tgt = words[1].n * sizeof *words[1].v;
     size_t bytes = sizeof(struct heed_alignment) + src + tgt + words[1].n * sizeof **link;
@@ -143,10 +143,11 @@ static struct heed_alignment *alignment_make(const struct spans words[2], int **
 }
 
 enum heed_status align_text(struct heed_alignment **out, const struct pieces *p,
-                            const struct heed_tokenizer *t, int text, float *const *attention,
-                            const struct heed_result *r, struct heed_error *err)
+                            const struct heed_tokenizer *t, int text, int rank,
+                            float *const *attention, const struct heed_result *r,
+                            struct heed_error *err)
 {
-    const char *source = p->source[text];
+    const char *source = p->read[text];
     struct spans words[2] = {0};
     struct heed_alignment *a = NULL;
     int *link = NULL;
@@ -155,7 +156,7 @@ enum heed_status align_text(struct heed_alignment **out, const struct pieces *p,
     if (!status) status = words_split(&words[1], r->text, r->len, err);
     if (!status && !(a = alignment_make(words, &link, err))) status = HEED_ENOMEM;
     for (int i = p->text[text]; i < p->text[text + 1] && !status; i++)
-        status = link_part(link, p, t, text, i, attention, words, err);
+        status = link_part(link, p, t, text, i, rank, attention, words, err);
     free(words[0].v);
     free(words[1].v);
     if (status)

@@ -28,6 +28,14 @@ void pieces_release(struct pieces *p)
     }
     for (int i = 0; p->refused && i < p->texts; i++) free(p->refused[i]);
     free(p->refused);
+    for (int i = 0; p->given && i < p->texts; i++) {
+        spelling_release(&p->spelling[i]);
+        spelling_release(&p->given[i]);
+    }
+    free(p->read);
+    free(p->spelling);
+    free(p->given);
+    free(p->target);
     free(p->ids.v);
     free(p->part);
     free(p->text);
@@ -107,14 +115,31 @@ static enum heed_status fill_sentences(struct pieces *p, const struct heed_token
     return status;
 }
 
+/* Appends the ids of a text without the white space around it; *all: what that is. */
+static enum heed_status encode_source(struct pieces *p, const struct heed_tokenizer *t,
+                                      const char *text, struct heed_span *all,
+                                      struct heed_error *err)
+{
+    *all = text_trimmed(text, strlen(text));
+    return all->len ? tokenizer_encode_source(t, text + all->at, all->len, !p->tag_n, &p->ids, err)
+                    : HEED_OK;
+}
+
 static enum heed_status fill_text(struct pieces *p, const struct heed_tokenizer *t, int longest,
-                                  const char *text, struct heed_error *err)
+                                  int which, struct heed_error *err)
 {
     size_t at = p->ids.n;
-    struct heed_span all = text_trimmed(text, strlen(text));
-    enum heed_status status =
-        all.len ? tokenizer_encode_source(t, text + all.at, all.len, !p->tag_n, &p->ids, err)
-                : HEED_OK;
+    struct heed_span all;
+    enum heed_status status = encode_source(p, t, p->read[which], &all, err);
+    if (!status && !tokenizer_spells(t, p->ids.v + at, p->ids.n - at)) {
+        p->ids.n = at;
+        status = spelling_make(&p->spelling[which], t, p->read[which], !p->tag_n, err);
+        if (!status) {
+            p->read[which] = p->spelling[which].read;
+            status = encode_source(p, t, p->read[which], &all, err);
+        }
+    }
+    const char *text = p->read[which];
     if (status || (p->ids.n == at && !p->whole)) return status;
     size_t most = longest < LONG_TEXT ? (size_t)longest : LONG_TEXT;
     struct spans s = {0};
@@ -135,7 +160,8 @@ static enum heed_status cut_open(struct pieces *p, size_t n, struct heed_error *
     p->src = n > INT_MAX / BEAM_MAX ? NULL : calloc(n + 1, sizeof *p->src);
     p->wish = p->src ? calloc(n + 1, sizeof *p->wish) : NULL;
     p->flags = p->wish ? calloc(n + 1, sizeof *p->flags) : NULL;
-    p->out = p->flags ? calloc(n * p->nbest + 1, sizeof *p->out) : NULL;
+    p->target = p->flags ? calloc((size_t)p->parts * p->nbest + 1, sizeof *p->target) : NULL;
+    p->out = p->target ? calloc(n * p->nbest + 1, sizeof *p->out) : NULL;
     if (p->out && p->tag_n) p->tagged = malloc((p->ids.n + n * p->tag_n + 1) * sizeof *p->tagged);
     if (!p->out || (p->tag_n && !p->tagged))
         return error_memory(err, n * p->nbest * sizeof *p->out, "sentences");
@@ -186,20 +212,23 @@ enum heed_status pieces_fill(struct pieces *p, const struct heed_tokenizer *t,
                              const struct pieces_options *o, const char *const *text, int texts,
                              struct heed_error *err)
 {
-    p->source = text;
     p->nbest = o->nbest;
     p->tag_n = (int)o->tag.n;
     p->whole = o->whole;
     p->text = malloc(((size_t)texts + 1) * sizeof *p->text);
     p->phrases = calloc((size_t)texts + 1, sizeof *p->phrases);
     p->refused = calloc((size_t)texts + 1, sizeof *p->refused);
-    if (!p->text || !p->phrases || !p->refused)
+    p->read = malloc(((size_t)texts + 1) * sizeof *p->read);
+    p->spelling = calloc((size_t)texts + 1, sizeof *p->spelling);
+    p->given = calloc((size_t)texts + 1, sizeof *p->given);
+    if (!p->text || !p->phrases || !p->refused || !p->read || !p->spelling || !p->given)
         return error_memory(err, texts * sizeof *p->text, "sentences");
+    for (int i = 0; i < texts; i++) p->read[i] = text[i];
     p->texts = texts;
     enum heed_status status = HEED_OK;
     for (int i = 0; i < texts && !status; i++) {
         p->text[i] = p->parts;
-        status = fill_text(p, t, o->longest - p->tag_n, text[i], err);
+        status = fill_text(p, t, o->longest - p->tag_n, i, err);
     }
     p->text[texts] = p->parts;
     /* the end of the last */
@@ -283,6 +312,26 @@ static enum heed_status check_wish(const struct beam_wish *x, int longest,
     return HEED_OK;
 }
 
+/* The tokens that the translations of a text begin with. Where that is all of a translation, the
+ * model is asked for what the vocabulary can spell of it. */
+static enum heed_status prefix_make(struct pieces *p, const struct heed_tokenizer *t, int text,
+                                    const char *prefix, struct heed_ids *ids,
+                                    struct heed_error *err)
+{
+    enum heed_status status = heed_encode(t, prefix, strlen(prefix), ids, err);
+    if (status || !p->whole) return status;
+    if (!tokenizer_spells(t, ids->v, ids->n)) {
+        struct spelling *x = &p->given[text];
+        ids->n = 0;
+        status = spelling_make(x, t, prefix, false, err);
+        if (!status) {
+            struct heed_span all = text_trimmed(x->read, strlen(x->read));
+            status = heed_encode(t, x->read + all.at, all.len, ids, err);
+        }
+    }
+    return status ? status : append_id(ids, tokenizer_eos(t), err);
+}
+
 /* The wish of a text for its pieces: the prefix is the first one's, what is banned is for all. */
 static enum heed_status wish_text(struct pieces *p, const struct heed_tokenizer *t, int text,
                                   int longest, const struct heed_wish *w, struct heed_error *err)
@@ -298,8 +347,7 @@ static enum heed_status wish_text(struct pieces *p, const struct heed_tokenizer 
                           .required_n = w->required_n,
                           .banned = phrases->v ? phrases->v + w->required_n : NULL,
                           .banned_n = w->banned_n};
-    if (!status && w->prefix) status = heed_encode(t, w->prefix, strlen(w->prefix), &x.prefix, err);
-    if (!status && p->whole) status = append_id(&x.prefix, tokenizer_eos(t), err);
+    if (!status && w->prefix) status = prefix_make(p, t, text, w->prefix, &x.prefix, err);
     if (!status) status = check_wish(&x, longest, w, err);
     if (status || first == last) {
         free(x.prefix.v);
@@ -316,6 +364,7 @@ enum heed_status pieces_wish(struct pieces *p, const struct heed_tokenizer *t, i
                              const struct heed_wish *wish, struct heed_error *err)
 {
     enum heed_status status = HEED_OK;
+    p->asked = wish;
     for (int i = 0; i < p->texts && !status; i++) {
         struct heed_error why = {0};
         status = wish_text(p, t, i, longest, &wish[i], &why);
@@ -329,21 +378,103 @@ enum heed_status pieces_wish(struct pieces *p, const struct heed_tokenizer *t, i
 
 /* ---- from pieces to texts ---- */
 
-enum heed_status pieces_target(const struct pieces *p, int part, int rank, struct heed_ids *ids,
-                               struct heed_error *err)
+bool text_has(const char *text, size_t len, const char *part, size_t part_len)
+{
+    for (size_t i = 0; i + part_len <= len; i++)
+        if (!memcmp(text + i, part, part_len)) return true;
+    return false;
+}
+
+enum heed_status texts_add(struct texts *x, const char *text, size_t len, struct heed_error *err)
+{
+    char **v = realloc(x->v, (x->n + 1) * sizeof *v);
+    if (v) x->v = v;
+    char *copy = v ? strndup(text, len) : NULL;
+    if (!copy) return error_memory(err, len + 1, "what cannot be spelled");
+    x->v[x->n++] = copy;
+    return HEED_OK;
+}
+
+void texts_release(struct texts *x)
+{
+    for (int i = 0; i < x->n; i++) free(x->v[i]);
+    free(x->v);
+    *x = (struct texts){0};
+}
+
+/* Whether a wish for the text has this in what must be there. */
+static bool is_asked(const struct pieces *p, int text, const char *what, size_t len)
+{
+    const struct heed_wish *w = p->asked ? &p->asked[text] : NULL;
+    if (!w) return false;
+    if (w->prefix && text_has(w->prefix, strlen(w->prefix), what, len)) return true;
+    for (int i = 0; i < w->required_n; i++)
+        if (text_has(w->required[i], strlen(w->required[i]), what, len)) return true;
+    return false;
+}
+
+/* Takes out of the text what the model has spelled without knowing how, and of two spaces that
+ * come together one. */
+static enum heed_status target_clean(struct target *x, const struct pieces *p,
+                                     const struct heed_tokenizer *t, int text,
+                                     struct heed_error *err)
+{
+    size_t to = 0, from = 0;
+    bool gap = false;
+    enum heed_status status = HEED_OK;
+    for (size_t i = 0, next; i < x->ids.n && !status; i = next) {
+        bool spelled = tokenizer_spells(t, &x->ids.v[i], 1);
+        for (next = i + 1; next < x->ids.n; next++)
+            if (spelled || tokenizer_spells(t, &x->ids.v[next], 1)) break;
+        size_t end = x->end[next - 1];
+        if (spelled || is_asked(p, text, x->text + from, end - from)) {
+            bool spaces = gap && from < end && x->text[from] == ' ';
+            from += spaces && (to == 0 || x->text[to - 1] == ' ');
+            for (; i < next; i++) { /* the ends of these tokens, and the bytes up to them */
+                while (from < x->end[i]) x->text[to++] = x->text[from++];
+                x->end[i] = to;
+            }
+            gap = false;
+        } else {
+            status = texts_add(&x->left_out, x->text + from, end - from, err);
+            for (; i < next; i++) x->end[i] = to;
+            from = end;
+            gap = true;
+        }
+    }
+    while (gap && to && x->text[to - 1] == ' ') to--;
+    for (size_t i = x->ids.n; i-- && x->end[i] > to;) x->end[i] = to;
+    x->text[x->len = to] = '\0';
+    return status;
+}
+
+enum heed_status target_make(struct target *x, const struct pieces *p,
+                             const struct heed_tokenizer *t, int text, int part, int rank,
+                             struct heed_error *err)
 {
     size_t n = 0;
-    const struct translation *x = p->out + rank;
+    const struct translation *out = p->out + rank;
     for (int i = p->part[part].first; i < p->part[part + 1].first; i++)
-        n += x[(size_t)i * p->nbest].ids.n;
-    *ids = (struct heed_ids){malloc((n + 1) * sizeof *ids->v), 0, n};
-    if (!ids->v) return error_memory(err, n * sizeof *ids->v, "a translation");
+        n += out[(size_t)i * p->nbest].ids.n;
+    x->ids = (struct heed_ids){malloc((n + 1) * sizeof *x->ids.v), 0, n};
+    x->end = malloc((n + 1) * sizeof *x->end);
+    if (!x->ids.v || !x->end) return error_memory(err, n * sizeof *x->end, "a translation");
     for (int i = p->part[part].first; i < p->part[part + 1].first; i++) {
-        const struct heed_ids *y = &x[(size_t)i * p->nbest].ids;
-        if (y->n) memcpy(ids->v + ids->n, y->v, y->n * sizeof *ids->v);
-        ids->n += y->n;
+        const struct heed_ids *y = &out[(size_t)i * p->nbest].ids;
+        if (y->n) memcpy(x->ids.v + x->ids.n, y->v, y->n * sizeof *y->v);
+        x->ids.n += y->n;
     }
-    return HEED_OK;
+    enum heed_status status = tokenizer_decode_ends(t, x->ids.v, n, &x->text, &x->len, x->end, err);
+    if (!status && !tokenizer_spells(t, x->ids.v, n)) status = target_clean(x, p, t, text, err);
+    return status;
+}
+
+void target_release(struct target *x)
+{
+    free(x->ids.v);
+    free(x->text);
+    free(x->end);
+    texts_release(&x->left_out);
 }
 
 struct string {
@@ -386,22 +517,20 @@ static enum heed_status append_gap(struct string *s, const char *gap, size_t len
 }
 
 /* Adds the translation of a part, which the ids of its pieces make together. */
-static enum heed_status append_part(struct string *s, struct pieces *p,
+static enum heed_status append_part(struct string *s, struct texts *left_out, struct pieces *p,
                                     const struct heed_tokenizer *t, int text, int part, int rank,
                                     struct heed_error *err)
 {
-    struct part *x = &p->part[part];
-    struct heed_ids ids = {0};
-    char *decoded = NULL;
-    size_t len;
-    const char *gap = p->source[text] + x->where.at - x->gap;
-    enum heed_status status = pieces_target(p, part, rank, &ids, err);
-    if (!status) status = heed_decode(t, ids.v, ids.n, &decoded, &len, err);
+    const struct part *x = &p->part[part];
+    struct target target = {0};
+    const char *gap = p->read[text] + x->where.at - x->gap;
+    enum heed_status status = target_make(&target, p, t, text, part, rank, err);
     if (!status) status = append_gap(s, gap, x->gap, err);
-    if (!status && rank == 0) x->target = s->n;
-    if (!status) status = append(s, decoded, len, err);
-    free(decoded);
-    free(ids.v);
+    p->target[(size_t)part * p->nbest + rank] = s->n;
+    if (!status) status = append(s, target.text, target.len, err);
+    for (int i = 0; i < target.left_out.n && !status; i++)
+        status = texts_add(left_out, target.left_out.v[i], strlen(target.left_out.v[i]), err);
+    target_release(&target);
     return status;
 }
 
@@ -447,13 +576,17 @@ enum heed_status pieces_join(struct pieces *p, const struct heed_tokenizer *t, i
     for (int i = p->part[first].first; rank && i < p->part[last].first; i++)
         if (!p->out[(size_t)i * p->nbest + rank].ids.v) return HEED_OK;
     struct string s = {0};
+    struct texts left_out = {0};
     struct heed_result sum = {0};
     enum heed_status status = append(&s, "", 0, err);
     for (int i = first; i < last && !status; i++)
-        status = append_part(&s, p, t, text, i, rank, err);
+        status = append_part(&s, &left_out, p, t, text, i, rank, err);
     if (!status) status = add_up(p, t, p->part[first].first, p->part[last].first, rank, &sum, err);
+    if (left_out.n) sum.flags |= HEED_FLAG_UNSPELLED;
     sum.text = s.v;
     sum.len = s.n;
+    sum.left_out = (const char *const *)left_out.v;
+    sum.left_out_n = left_out.n;
     *r = sum;
     return status;
 }

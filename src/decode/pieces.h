@@ -11,6 +11,7 @@
 #ifndef HEED_DECODE_PIECES_H
 #define HEED_DECODE_PIECES_H
 #include "decode/search.h"
+#include "text/spelling.h"
 
 /* What is translated by itself: one or more sentences of a text. */
 struct part {
@@ -18,7 +19,6 @@ struct part {
     int first;              /* of its pieces; they end where those of the next part begin */
     struct heed_span where; /* in the text */
     size_t gap;             /* bytes of white space before it */
-    size_t target;          /* where its best translation begins in that of the text */
 };
 
 /* The phrases that the translations of a text must have or must not. */
@@ -28,9 +28,12 @@ struct phrases {
 };
 
 struct pieces {
-    const char *const *source;
-    struct heed_ids ids; /* of every text, end to end */
-    struct part *part;   /* [parts + 1] */
+    const char **read;             /* [texts] what the model reads of each: the text, or ... */
+    struct spelling *spelling;     /* [texts] ... what is left of it here; {0}: all */
+    struct spelling *given;        /* [texts] where whole, the same for its translation */
+    const struct heed_wish *asked; /* [texts] or NULL */
+    struct heed_ids ids;           /* of every text, end to end */
+    struct part *part;             /* [parts + 1] */
     int parts, parts_cap;
     int *text;               /* [texts + 1] the first part of each */
     struct phrases *phrases; /* [texts] */
@@ -39,7 +42,8 @@ struct pieces {
     struct heed_ids *src;    /* [n] views into tagged or ids */
     struct beam_wish *wish;  /* [n] */
     struct translation *out; /* [n * nbest] */
-    unsigned *flags;         /* [n] of the best translation; see heed_result */
+    size_t *target;  /* [parts * nbest] where a part begins in the translation of its text */
+    unsigned *flags; /* [n] of the best translation; see heed_result */
     int n, nbest;
     struct heed_error **refused; /* [texts] why a text is not translated; NULL: it is */
     int tag_n;                   /* ids of the tag */
@@ -54,7 +58,7 @@ struct pieces_options {
     struct heed_ids tag; /* what every piece begins with; empty: nothing */
 };
 
-/* The texts must live until the last join. */
+/* The texts and wishes must live until the last join. */
 enum heed_status pieces_fill(struct pieces *p, const struct heed_tokenizer *t,
                              const struct pieces_options *o, const char *const *text, int texts,
                              struct heed_error *err);
@@ -69,12 +73,34 @@ enum heed_status pieces_refuse(struct pieces *p, int text, const struct heed_err
 /* The pieces of a text are [*first, *last). */
 void pieces_of(const struct pieces *p, int text, int *first, int *last);
 
-/* The ids of a part's translation `rank`, which the caller frees. */
-enum heed_status pieces_target(const struct pieces *p, int part, int rank, struct heed_ids *ids,
-                               struct heed_error *err);
-/* Translation `rank` of a text, whose text, ids and scores the caller frees; where there are fewer,
- * the result stays as it is. The best is always there: that of a text without tokens, or of one
- * that was refused, is empty. The caller frees r->why as well. */
+bool text_has(const char *text, size_t len, const char *part, size_t part_len);
+
+/* Copies of texts. {0} is empty. */
+struct texts {
+    char **v;
+    int n;
+};
+enum heed_status texts_add(struct texts *x, const char *text, size_t len, struct heed_error *err);
+void texts_release(struct texts *x);
+
+/* A part's translation: its tokens, its text, and where in that each token ends. Bytes that the
+ * model made up are not in the text. */
+struct target {
+    struct heed_ids ids;
+    char *text;
+    size_t len;
+    size_t *end;           /* [ids.n] */
+    struct texts left_out; /* those bytes, as text */
+};
+/* Of translation `rank`; {0} before, and released by the caller even on failure. */
+enum heed_status target_make(struct target *x, const struct pieces *p,
+                             const struct heed_tokenizer *t, int text, int part, int rank,
+                             struct heed_error *err);
+void target_release(struct target *x);
+/* Translation `rank` of a text, whose text, ids, scores and lists the caller frees; where there are
+ * fewer, the result stays as it is. The best is always there: that of a text without tokens, or of
+ * one that was refused, is empty. The caller frees r->why as well. What was not read of the text is
+ * not in it yet (restore.h). */
 enum heed_status pieces_join(struct pieces *p, const struct heed_tokenizer *t, int text, int rank,
                              struct heed_result *r, struct heed_error *err);
 

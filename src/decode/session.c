@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "decode/align.h"
 #include "decode/faults.h"
+#include "decode/restore.h"
 #include "model/config.h"
 #include "model/files.h"
 #include "ops/engine.h"
@@ -180,7 +181,7 @@ static enum heed_status session_open(struct heed_session *s, struct heed_error *
     struct search_options so = {.bos = tokenizer_bos(t),
                                 .longest = o->max_length,
                                 .batch_tokens = o->batch_tokens,
-                                .watched = o->align,
+                                .watched = o->align || !tokenizer_knows_bytes(t),
                                 .beam = {.width = o->beam,
                                          .nbest = o->nbest,
                                          .length_penalty = o->length_penalty,
@@ -230,6 +231,8 @@ static void results_free(struct heed_session *s)
         free((int32_t *)s->result[i].id);
         free((float *)s->result[i].token_logp);
         free((struct heed_alignment *)s->result[i].alignment);
+        texts_release(&(struct texts){(char **)s->result[i].copied, s->result[i].copied_n});
+        texts_release(&(struct texts){(char **)s->result[i].left_out, s->result[i].left_out_n});
     }
     free(s->result);
     s->result = NULL;
@@ -375,55 +378,120 @@ static int telling_layer(const struct heed_config *c)
     return c->decoder_layers > 1 ? c->decoder_layers - 2 : 0;
 }
 
-/* What the tokens of the best translations of pieces [first, first + n) attended to: they are
- * given to the search once more. */
-static enum heed_status watch(struct heed_session *s, struct pieces *p, int first, int n,
-                              float **attention, struct heed_error *err)
+/* What the tokens of translation `rank` of the pieces which[..n) attended to: they are given to the
+ * search once more. */
+static enum heed_status watch(struct heed_session *s, const struct pieces *p, int rank,
+                              const int *which, int n, float **attention, struct heed_error *err)
 {
     const struct heed_config *c = &s->m->p->config;
     int32_t end = tokenizer_eos(s->m->tokenizer);
+    struct heed_ids *src = malloc((size_t)n * sizeof *src);
     struct beam_wish *wish = calloc(n, sizeof *wish);
     struct translation *out = calloc((size_t)n * p->nbest, sizeof *out);
     enum heed_status status = HEED_OK;
-    if (!wish || !out) status = error_memory(err, n * p->nbest * sizeof *out, "an alignment");
+    if (!src || !wish || !out)
+        status = error_memory(err, n * p->nbest * sizeof *out, "an alignment");
     for (int i = 0; i < n && !status; i++) {
-        struct heed_ids ids = p->out[(size_t)(first + i) * p->nbest].ids;
+        struct heed_ids ids = p->out[(size_t)which[i] * p->nbest + rank].ids;
         if (!ids.v) ids.v = &end;
         ids.v[ids.n++] = end; /* translations have room for it */
         if (ids.n > (size_t)c->max_length) ids.n = c->max_length;
         wish[i].prefix = ids;
+        src[i] = p->src[which[i]];
     }
     search_watch(s->search, telling_layer(c));
-    if (!status) status = search_run(s->search, p->src + first, wish, n, out, err);
+    if (!status) status = search_run(s->search, src, wish, n, out, err);
     search_watch(s->search, -1);
     for (int i = 0; i < n && !status; i++) {
-        attention[i] =
-            mean_attention(&out[(size_t)i * p->nbest], p->out[(size_t)(first + i) * p->nbest].ids.n,
-                           p->src[first + i].n, c->heads);
-        if (!attention[i]) status = error_memory(err, c->max_length, "an alignment");
+        attention[which[i]] =
+            mean_attention(&out[(size_t)i * p->nbest],
+                           p->out[(size_t)which[i] * p->nbest + rank].ids.n, src[i].n, c->heads);
+        if (!attention[which[i]]) status = error_memory(err, c->max_length, "an alignment");
     }
     for (int i = 0; out && i < n * p->nbest; i++) translation_release(&out[i]);
+    free(src);
     free(wish);
     free(out);
     return status;
 }
 
+/* Whether the words of a translation are linked to those of its text: for the caller, or to find
+ * where what was not read goes. */
+static bool is_linked(const struct heed_session *s, const struct pieces *p, int text, int rank)
+{
+    const struct spelling *x = &p->spelling[text];
+    return s->result[(size_t)text * p->nbest + rank].text && !p->refused[text] &&
+           ((s->o.align && rank == 0) || (x->n && !p->whole && restore_needs_alignment(x)));
+}
+
 /* Piece by piece in blocks, so that memory stays small. */
-static enum heed_status align(struct heed_session *s, struct pieces *p, struct heed_error *err)
+static enum heed_status watch_linked(struct heed_session *s, const struct pieces *p, int rank,
+                                     float **attention, struct heed_error *err)
 {
     enum { BLOCK = 64 };
+    int which[BLOCK], n = 0;
+    enum heed_status status = HEED_OK;
+    for (int i = 0; i < p->texts && !status; i++) {
+        if (!is_linked(s, p, i, rank)) continue;
+        for (int k = p->part[p->text[i]].first; k < p->part[p->text[i + 1]].first && !status; k++) {
+            which[n++] = k;
+            if (n < BLOCK) continue;
+            status = watch(s, p, rank, which, n, attention, err);
+            n = 0;
+        }
+    }
+    return n && !status ? watch(s, p, rank, which, n, attention, err) : status;
+}
+
+/* What was not read of a text goes into its translation r, and a, the alignment of what was, gives
+ * way to that of the whole. Of a translation that was given nothing is changed but what is told. */
+static enum heed_status restore(const struct heed_session *s, const struct pieces *p, int text,
+                                int rank, struct heed_result *r, struct heed_alignment **a,
+                                struct heed_error *err)
+{
+    const struct spelling *x = &p->spelling[text];
+    struct heed_alignment *whole = NULL;
+    struct restore_options o = {.wish = p->asked ? &p->asked[text] : NULL, .nothing = p->whole};
+    enum heed_status status = HEED_OK;
+    if (x->text) {
+        bool told = *a && s->o.align && rank == 0 && !x->mended;
+        status = restore_text(r, x, *a, o, told ? &whole : NULL, err);
+        free(*a);
+        *a = whole;
+    }
+    return status ? status : restore_given(r, &p->given[text], err);
+}
+
+/* Translation `rank` of every text: what was not read of it, and which words come from which. */
+static enum heed_status finish(struct heed_session *s, const struct pieces *p, int rank,
+                               float **attention, struct heed_error *err)
+{
+    enum heed_status status = watch_linked(s, p, rank, attention, err);
+    for (int i = 0; i < p->texts && !status; i++) {
+        struct heed_result *r = &s->result[(size_t)i * p->nbest + rank];
+        struct heed_alignment *a = NULL;
+        if (!r->text || p->refused[i]) continue;
+        if (is_linked(s, p, i, rank))
+            status = align_text(&a, p, s->m->tokenizer, i, rank, attention, r, err);
+        if (!status) status = restore(s, p, i, rank, r, &a, err);
+        r->alignment = a;
+    }
+    return status;
+}
+
+static enum heed_status finish_all(struct heed_session *s, const struct pieces *p,
+                                   struct heed_error *err)
+{
     float **attention = calloc(p->n + 1, sizeof *attention);
     if (!attention) return error_memory(err, p->n * sizeof *attention, "alignments");
     enum heed_status status = HEED_OK;
-    for (int i = 0; i < p->n && !status; i += BLOCK)
-        status = watch(s, p, i, p->n - i < BLOCK ? p->n - i : BLOCK, attention + i, err);
-    for (int i = 0; i < p->texts && !status; i++) {
-        struct heed_result *r = &s->result[(size_t)i * p->nbest];
-        struct heed_alignment *a = NULL;
-        if (!r->status) status = align_text(&a, p, s->m->tokenizer, i, attention, r, err);
-        r->alignment = a;
+    for (int rank = 0; rank < p->nbest && !status; rank++) {
+        status = finish(s, p, rank, attention, err);
+        for (int i = 0; i < p->n; i++) {
+            free(attention[i]);
+            attention[i] = NULL;
+        }
     }
-    for (int i = 0; i < p->n; i++) free(attention[i]);
     free(attention);
     return status;
 }
@@ -454,7 +522,7 @@ static enum heed_status translate(struct heed_session *s, const char *const *src
     for (int i = 0; i < n && !status; i++)
         for (int k = 0; k < nbest && !status; k++)
             status = pieces_join(&p, t, i, k, &s->result[(size_t)i * nbest + k], err);
-    if (!status && s->o.align) status = align(s, &p, err);
+    if (!status) status = finish_all(s, &p, err);
     pieces_release(&p);
     if (!status) *out = s->result;
     return status;
@@ -577,6 +645,8 @@ enum heed_status heed_attention_of(struct heed_session *s, const char *src, cons
     if (!s->o.align)
         return error_set(err, HEED_EARG, "attention needs a session that was opened with align");
     status = pieces_fill(&p, t, &po, &src, 1, err);
+    if (!status && p.ids.n == 0 && p.spelling[0].n)
+        status = error_set(err, HEED_EARG, "the vocabulary cannot spell any of the text");
     if (!status && p.n != 1)
         status = p.n ? error_set(err, HEED_EARG,
                                  "the text is translated in %d pieces, expected one", p.n)

@@ -79,9 +79,10 @@ static bool field_read(struct wire *w, struct field *f)
     return true;
 }
 
-/* What decides whether words stand alone; the values are those of an absent field. */
+/* What decides whether words stand alone, and the coverage. */
 struct facts {
     bool bpe, space_behind;              /* TrainerSpec */
+    float coverage;                      /* TrainerSpec */
     bool table, prefix, squeeze, escape; /* NormalizerSpec */
     bool space_inside;                   /* a piece has a space other than at its front */
 };
@@ -248,6 +249,10 @@ static const char *trainer_check(struct wire w, struct facts *facts)
     while (w.left > 0) {
         if (!field_read(&w, &f)) return "a trainer that is no message";
         if (f.number == 3) facts->bpe = f.value == MODEL_BPE;
+        if (f.number == 10 && f.type == WORD32) {
+            uint32_t bits = (uint32_t)f.value;
+            memcpy(&facts->coverage, &bits, sizeof facts->coverage);
+        }
         if (f.number == 24) facts->space_behind = f.value;
     }
     return NULL;
@@ -318,11 +323,12 @@ static const char *pieces_check(const char *data, size_t len, int n)
     return wrong;
 }
 
-enum heed_status spm_check(const char *data, size_t len, const char *name, bool *words_alone,
+enum heed_status spm_check(const char *data, size_t len, const char *name, struct spm_traits *out,
                            struct heed_error *err)
 {
     struct wire w = {(const unsigned char *)data, len};
-    struct facts facts = {.prefix = true, .squeeze = true, .escape = true};
+    /* the values of fields that are absent */
+    struct facts facts = {.prefix = true, .squeeze = true, .escape = true, .coverage = 0.9995f};
     struct field f;
     int pieces = 0;
     const char *wrong = NULL;
@@ -342,8 +348,9 @@ enum heed_status spm_check(const char *data, size_t len, const char *name, bool 
     if (pieces == 0)
         return error_set(err, HEED_EFORMAT, "%s is not a SentencePiece model: it has no pieces",
                          name);
-    *words_alone = facts.bpe && facts.prefix && facts.escape && !facts.space_behind &&
-                   !facts.squeeze && !facts.table && !facts.space_inside;
+    out->words_alone = facts.bpe && facts.prefix && facts.escape && !facts.space_behind &&
+                       !facts.squeeze && !facts.table && !facts.space_inside;
+    out->coverage = facts.coverage;
     return HEED_OK;
 }
 

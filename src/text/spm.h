@@ -9,11 +9,17 @@
 extern "C" {
 #endif
 
+struct spm_traits {
+    bool words_alone; /* no piece reaches over a space and spaces are kept, so that the ids of a
+                       * text are those of its words one after another */
+    float coverage;   /* the part of the training text's characters that have pieces of their own;
+                       * the others were written in bytes, or as unknown */
+};
+
 /* SentencePiece trusts its model files: a wrong index in the normalization table is followed, a
  * NUL inside a piece ends the program. This walks the file first. name is what an error calls it.
- * *words_alone: no piece reaches over a space and spaces are kept, so that the ids of a text are
- * those of its words one after another. */
-enum heed_status spm_check(const char *data, size_t len, const char *name, bool *words_alone,
+ */
+enum heed_status spm_check(const char *data, size_t len, const char *name, struct spm_traits *out,
                            struct heed_error *err);
 
 enum { SPM_NORMAL = 1, SPM_MARK = 3, SPM_TAG = 4, SPM_UNUSED = 5, SPM_BYTE = 6 };

@@ -124,8 +124,8 @@ static enum heed_status vocabulary_read(struct subword *s, const struct heed_tok
     size_t len, slots = 1;
     const char *data = tokenizer_bytes(t, &len);
     int n = heed_tokenizer_size(t);
-    bool words_alone;
-    enum heed_status st = spm_check(data, len, "the vocabulary", &words_alone, err);
+    struct spm_traits traits;
+    enum heed_status st = spm_check(data, len, "the vocabulary", &traits, err);
     if (!st) st = spm_pieces(data, len, &s->piece, n, err);
     if (st) return st;
     while (slots < 4 * (size_t)n) slots *= 2;
@@ -134,7 +134,7 @@ static enum heed_status vocabulary_read(struct subword *s, const struct heed_tok
     s->tag = malloc((size_t)n * sizeof *s->tag);
     if (!s->slot || !s->tag) return error_memory(err, slots * sizeof *s->slot, "subword dropout");
     for (size_t i = 0; i < slots; i++) s->slot[i].id = NONE;
-    if (!pieces_put(s, n) || !words_alone)
+    if (!pieces_put(s, n) || !traits.words_alone)
         return error_set(err, HEED_EARG,
                          "subword dropout needs a vocabulary as heed trains them: BPE with byte "
                          "fallback, without normalization");

@@ -49,6 +49,8 @@ struct heed_tokenizer {
      * such a text. */
     mutable sentencepiece::SentencePieceProcessor plain;
     mutable std::once_flag plain_once;
+    bool knows_bytes;            /* see tokenizer_spells */
+    std::vector<char> unspelled; /* [size] the ids that it is not true of */
 };
 
 struct encoder {
@@ -80,6 +82,9 @@ constexpr int MARKS = 3, BYTE_PIECES = 256, PIECES_MAX = 1 << 20;
  */
 constexpr size_t TAG_BYTES_MAX = 256;
 constexpr int TAGS_INSIDE_MAX = 32;
+/* Where at least this part of the characters of the training text have pieces of their own, a model
+ * has hardly seen the bytes of any other: one character in ten thousand, and each time another. */
+constexpr float COVERAGE_OF_ALL = 0.9999f;
 constexpr size_t MODEL_BYTES_MAX = size_t(64) << 20;
 /* An encoder remembers this many words, of at most so many bytes; then it starts anew. */
 constexpr size_t WORDS_MAX = 1 << 16, WORD_BYTES_MAX = 64;
@@ -457,8 +462,10 @@ enum heed_status train(const char *const *paths, int n, const struct heed_tokeni
 enum heed_status parse(const char *data, size_t len, const char *name, struct heed_tokenizer *t,
                        struct heed_error *err)
 {
-    enum heed_status st = spm_check(data, len, name, &t->words_alone, err);
+    struct spm_traits traits;
+    enum heed_status st = spm_check(data, len, name, &traits, err);
     if (st) return st;
+    t->words_alone = traits.words_alone;
     t->bytes.assign(data, len);
     auto status = t->processor.LoadFromSerializedProto(t->bytes);
     if (!status.ok())
@@ -474,6 +481,12 @@ enum heed_status parse(const char *data, size_t len, const char *name, struct he
         const std::string &piece = t->processor.IdToPiece(i);
         if (spm_is_language(piece.data(), piece.size())) t->languages.push_back(piece);
     }
+    int bytes = 0;
+    for (int i = 0; i < t->size; i++) bytes += t->processor.IsByte(i);
+    t->knows_bytes = bytes == BYTE_PIECES && traits.coverage < COVERAGE_OF_ALL;
+    for (int i = 0; i < t->size; i++)
+        t->unspelled.push_back(t->processor.IsUnknown(i) ||
+                               (t->processor.IsByte(i) && !t->knows_bytes));
     /* One space is two empty words; the mark put in front of a text makes the first. */
     status = t->processor.Encode(" ", &t->gap);
     t->words_alone = t->words_alone && status.ok() && t->gap.size() % 2 == 0;
@@ -595,6 +608,17 @@ enum heed_status word_append(struct encoder *e, std::string_view word, struct he
         e->ids.insert(e->ids.end(), e->fresh.begin(), e->fresh.end());
     }
     return ids_append(out, e->fresh.data(), e->fresh.size(), err);
+}
+
+enum heed_status text_copy(const std::string &from, char **text, size_t *len,
+                           struct heed_error *err)
+{
+    char *copy = static_cast<char *>(malloc(from.size() + 1));
+    if (!copy) return error_memory(err, from.size() + 1, "text");
+    memcpy(copy, from.c_str(), from.size() + 1);
+    *text = copy;
+    *len = from.size();
+    return HEED_OK;
 }
 
 std::string tags_of(const struct heed_tokenizer *t)
@@ -719,6 +743,25 @@ enum heed_status tokenizer_tag(const struct heed_tokenizer *t, const char *langu
     });
 }
 
+bool tokenizer_spells(const struct heed_tokenizer *t, const int32_t *id, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (t->unspelled[size_t(id[i])]) return false;
+    return true;
+}
+
+bool tokenizer_knows_bytes(const struct heed_tokenizer *t)
+{
+    return t->knows_bytes;
+}
+
+enum heed_status tokenizer_well_formed(const char *text, size_t len, char **out,
+                                       struct heed_error *err)
+{
+    return guarded("reading text", err,
+                   [&] { return text_copy(well_formed(text, len), out, &len, err); });
+}
+
 enum heed_status tokenizer_encode_source(const struct heed_tokenizer *t, const char *text,
                                          size_t len, bool tagged, struct heed_ids *out,
                                          struct heed_error *err)
@@ -753,14 +796,15 @@ enum heed_status tokenizer_source_ends(const struct heed_tokenizer *t, const cha
 }
 
 enum heed_status tokenizer_decode_ends(const struct heed_tokenizer *t, const int32_t *id, size_t n,
-                                       size_t *end, struct heed_error *err)
+                                       char **text, size_t *len, size_t *end,
+                                       struct heed_error *err)
 {
     return guarded("decoding ids", err, [&] {
         size_t at = 0;
-        enum heed_status st =
-            ends_of(t->processor.DecodeIdsAsImmutableProto(std::vector<int>(id, id + n)), 0, end,
-                    &at, n, err);
-        return st ? st : ends_found(at, n, err);
+        auto decoded = t->processor.DecodeIdsAsImmutableProto(std::vector<int>(id, id + n));
+        enum heed_status st = ends_of(decoded, 0, end, &at, n, err);
+        if (!st) st = ends_found(at, n, err);
+        return st ? st : text_copy(decoded.text(), text, len, err);
     });
 }
 
@@ -833,11 +877,6 @@ enum heed_status heed_decode(const struct heed_tokenizer *t, const int32_t *id, 
         if (!status.ok())
             return error_set(err, HEED_EFORMAT, "SentencePiece cannot decode ids: %s",
                              words_of(status).c_str());
-        char *copy = static_cast<char *>(malloc(out.size() + 1));
-        if (!copy) return error_memory(err, out.size() + 1, "decoded text");
-        memcpy(copy, out.c_str(), out.size() + 1);
-        *text = copy;
-        *len = out.size();
-        return HEED_OK;
+        return text_copy(out, text, len, err);
     });
 }

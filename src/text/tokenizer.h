@@ -23,9 +23,19 @@ enum heed_status tokenizer_encode_source(const struct heed_tokenizer *t, const c
 /* Where in the text, which is valid UTF-8, each of these ids ends, in bytes: end[n]. */
 enum heed_status tokenizer_source_ends(const struct heed_tokenizer *t, const char *text, size_t len,
                                        bool tagged, size_t *end, size_t n, struct heed_error *err);
-/* The same for a text that is decoded. */
+/* Whether a model knows what all these ids stand for. It does not know the mark of the unknown, nor
+ * a byte of a character that has no piece, where nearly all the training text did without bytes;
+ * where bytes wrote more of it, the model has learned them. */
+bool tokenizer_spells(const struct heed_tokenizer *t, const int32_t *id, size_t n);
+/* Whether that is so of all bytes. */
+bool tokenizer_knows_bytes(const struct heed_tokenizer *t);
+/* A copy as heed_encode reads it: with U+FFFD for every byte that is no part of a character. */
+enum heed_status tokenizer_well_formed(const char *text, size_t len, char **out,
+                                       struct heed_error *err);
+/* The text of n ids, as of heed_decode, and where in it each of them ends. */
 enum heed_status tokenizer_decode_ends(const struct heed_tokenizer *t, const int32_t *id, size_t n,
-                                       size_t *end, struct heed_error *err);
+                                       char **text, size_t *len, size_t *end,
+                                       struct heed_error *err);
 /* From the bytes of a model file; name is what an error calls them. */
 struct heed_tokenizer *tokenizer_parse(const char *data, size_t len, const char *name,
                                        struct heed_error *err);

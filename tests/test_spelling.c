@@ -1,0 +1,483 @@
+/*
+ * test_spelling.c - what a vocabulary cannot spell: what is read of a text, where the rest goes in
+ * its translation, what is told of it. A vocabulary that knows its bytes changes nothing.
+ */
+#include "text_files.h"
+
+#include "base/random.h"
+#include "base/utf8.h"
+#include "decode/restore.h"
+#include "heed.h"
+#include "text/tokenizer.h"
+
+static struct heed_engine *engine;
+static struct heed_model *model;
+static const struct heed_tokenizer *vocab; /* of the model */
+
+static void must(enum heed_status status, const struct heed_error *err)
+{
+    if (status) fail_msg("%s", err->text);
+}
+
+/* Numbers are read out, with all letters somewhere; and a few Chinese characters. */
+static const char *put_pairs(void)
+{
+    char *pairs = NULL;
+    size_t n;
+    FILE *f = open_memstream(&pairs, &n);
+    for (int i = 0; i < 400; i++) {
+        fprintf(f, "Number %d comes. It goes!\tDie Zahl %d kommt. Sie geht!\n", i * 7, i * 7);
+        fprintf(
+            f,
+            "The quick brown fox (%d), jumps: over a lazy dog?\tder faule Fuchs springt \"%d\"\n",
+            i, i);
+        fprintf(f, "a\\b is a path of %d caf\u00e9s\t我爱你的书。这里是'%d'\n", i, i);
+    }
+    fclose(f);
+    const char *path = put_text("pairs", pairs);
+    free(pairs);
+    return path;
+}
+
+static int setup(void **state)
+{
+    if (folder_make(state)) return -1;
+    const char *path = put_pairs();
+    struct heed_error err = {0};
+    struct heed_tokenizer_options v = {
+        .vocab_size = 460, .tags = (const char *[]){">>de<<"}, .tags_n = 1};
+    must(heed_tokenizer_train(&path, 1, &v, at("vocab"), &err), &err);
+    struct heed_train_options o = heed_train_defaults();
+    o.train = (struct heed_corpus){.src = &path, .n = 1};
+    o.vocab = at("vocab");
+    o.out = at("model");
+    must(heed_config_preset(&o.config, "tiny", &err), &err);
+    o.config.d_model = o.config.d_ff = 32;
+    o.config.heads = 2;
+    o.config.encoder_layers = o.config.decoder_layers = 1;
+    o.config.max_length = 40;
+    o.batch_tokens = 512;
+    o.steps = 60;
+    o.warmup = 20;
+    o.peak_lr = 0.005f;
+    engine = heed_engine_open("cpu", 2, &err);
+    struct heed_trainer *t = engine ? heed_trainer_open(engine, &o, &err) : NULL;
+    must(t ? heed_trainer_run(t, &err) : HEED_EIO, &err);
+    heed_trainer_free(t);
+    model = heed_model_load(engine, o.out, HEED_WEIGHTS_AS_STORED, &err);
+    must(model ? HEED_OK : err.status, &err);
+    vocab = heed_model_tokenizer(model);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    heed_model_free(model);
+    heed_engine_free(engine);
+    return folder_remove(state);
+}
+
+/* ---- which vocabularies ---- */
+
+static bool spells(const struct heed_tokenizer *t, const char *text)
+{
+    struct heed_error err = {0};
+    struct heed_ids ids = {0};
+    must(heed_encode(t, text, strlen(text), &ids, &err), &err);
+    bool spelled = tokenizer_spells(t, ids.v, ids.n);
+    free(ids.v);
+    return spelled;
+}
+
+/* Where characters of the training text are written in bytes, the model learns these. */
+static void test_vocabularies(void **state)
+{
+    (void)state;
+    assert_false(tokenizer_knows_bytes(vocab));
+    assert_true(spells(vocab, "The caf\u00e9 (77) 我"));
+    assert_false(spells(vocab, "😀"));
+    assert_false(spells(vocab, "<"));
+    struct heed_error err = {0};
+    struct heed_tokenizer_options v = {.vocab_size = 330};
+    const char *path = at("pairs");
+    must(heed_tokenizer_train(&path, 1, &v, at("small"), &err), &err);
+    struct heed_tokenizer *small = heed_tokenizer_load(at("small"), &err);
+    must(small ? HEED_OK : err.status, &err);
+    assert_true(tokenizer_knows_bytes(small));
+    assert_true(spells(small, "😀 <"));
+    heed_tokenizer_free(small);
+}
+
+/* ---- what is read ---- */
+
+/* Stretches that are copied in [], those that are left out in {}. */
+static const struct {
+    const char *text, *read, *stretches;
+} reading[] = {
+    {"The fox 😀!", "The fox!", "[😀]"},
+    {"😀 The fox", "The fox", "[😀]"},
+    {"The 😀 fox", "The fox", "[😀]"},
+    {"The😀fox jumps", "jumps", "[The😀fox]"},
+    {"fox <b>brown</b> dog", "fox brown dog", "[<b>][</b>]"},
+    {"<a href=\"x y\">fox</a>", "fox", "[<a href=\"x y\">][</a>]"},
+    {"fox<br/>dog", "fox dog", "[<br/>]"},
+    {"5 < 7", "5 7", "[<]"},
+    {"x<3, 5>y.", ",.", "[x<3][5>y]"},
+    {"use {0} of {name}.", "use of.", "[{0}][{name}]"},
+    {"{ x }", "x", "[{][}]"},
+    {"The word مرحبا is", "The word is", "[مرحبا]"},
+    {"مرحبا بالعالم", "", "[مرحبا بالعالم]"},
+    {"met Wałęsa.", "met.", "[Wałęsa]"},
+    {"👨‍👩‍👧‍👦 🇩🇪 fox", "fox", "[👨‍👩‍👧‍👦 🇩🇪]"},
+    {"fox (😀) dog", "fox dog", "[(😀)]"},
+    {"fox \"龘\" dog", "fox dog", "[\"龘\"]"},
+    {"fox 龘 dog", "fox dog", "[龘]"},
+    {"我唔爱你", "我爱你", "{唔}"},
+    {"佢爱你", "爱你", "{佢}"},
+    {"我爱😀你", "我爱你", "[😀]"},
+    {"我爱 😀 你", "我爱你", "[😀]"},
+    {"fox 😀 你", "fox 你", "[😀]"},
+    {"The \x01 fox", "The fox", "{\x01}"},
+    {"The\ufeff fox", "The fox", "{\ufeff}"},
+    {"The qu­ick fox", "The quick fox", "{­}"},
+    {"５２ foxes", "52 foxes", ""},
+    {"cafe\u0301", "caf\u00e9", ""},
+    {"ﬁne 😀", "fine", "[😀]"},
+    {"a\u3000b", "a b", ""},
+    {"broken \xff text", "broken text", "[\ufffd]"},
+    {"<", "", "[<]"},
+    {"<<<>>> {{", "", "[<<<>>> {{]"},
+    {"fox <b", "fox b", "[<]"},
+};
+
+static void test_reading(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof reading / sizeof reading[0]; i++) {
+        struct heed_error err = {0};
+        struct spelling s = {0};
+        char found[256] = "";
+        must(spelling_make(&s, vocab, reading[i].text, false, &err), &err);
+        assert_string_equal(s.read, reading[i].read);
+        assert_true(spells(vocab, s.read));
+        for (int k = 0; k < s.n; k++) {
+            assert_true(s.v[k].at <= strlen(s.read));
+            size_t n = strlen(found);
+            snprintf(found + n, sizeof found - n, "%c%.*s%c", s.v[k].copied ? '[' : '{',
+                     (int)s.v[k].where.len, s.text + s.v[k].where.at, s.v[k].copied ? ']' : '}');
+        }
+        assert_string_equal(found, reading[i].stretches);
+        for (size_t k = 0; s.read[k]; k++) assert_true(s.origin[k] <= s.origin[k + 1]);
+        assert_int_equal(s.origin[strlen(s.read)], strlen(s.text));
+        spelling_release(&s);
+    }
+}
+
+/* ---- where it goes ---- */
+
+/* link: for each word of the translation a digit, the place of the word of `read` it comes from, or
+ * a dash. */
+static const struct {
+    const char *text, *translation, *link, *want;
+} restoring[] = {
+    {"The fox 😀!", "Der Fuchs!", "012", "Der Fuchs 😀!"},
+    {"The fox 😀!", "Fuchs der!", "102", "Fuchs der 😀!"},
+    {"The 😀 fox jumps", "springt Fuchs der", "210", "springt Fuchs der 😀"},
+    {"😀 The fox", "Der Fuchs", "01", "😀 Der Fuchs"},
+    {"The fox😀", "Der Fuchs", "01", "Der Fuchs😀"},
+    {"a <b>fox</b> jumps", "ein Fuchs springt", "012", "ein <b>Fuchs</b> springt"},
+    {"a <b>fox</b> jumps", "springt ein Fuchs", "201", "springt ein <b>Fuchs</b>"},
+    {"我的<b>书</b>。", "my book.", "012", "my <b>book</b>."},
+    {"我的😀书。", "my book.", "012", "my 😀 book."},
+    {"我😀的书。", "my own book.", "0012", "my 😀 own book."},
+    {"The 😀 fox <b>", "Der Fuchs", "01", "Der 😀 Fuchs <b>"},
+    {"The 😀 fox", "Der Fuchs", "--", "Der Fuchs 😀"},
+    {"The fox met Wałęsa.", "Der Fuchs traf es.", "01233", "Der Fuchs traf Wałęsa es."},
+    {"The 😀 fox ☃ jumps", "Fuchs", "1", "😀 Fuchs ☃"},
+    {"😀 ☃", "", "", "😀 ☃"},
+};
+
+static void test_restoring(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof restoring / sizeof restoring[0]; i++) {
+        struct heed_error err = {0};
+        struct spelling s = {0};
+        struct spans words[2] = {0};
+        int *link;
+        struct heed_result r = {.text = strdup(restoring[i].translation),
+                                .len = strlen(restoring[i].translation)};
+        must(spelling_make(&s, vocab, restoring[i].text, false, &err), &err);
+        must(words_split(&words[0], s.read, strlen(s.read), &err), &err);
+        must(words_split(&words[1], r.text, r.len, &err), &err);
+        struct heed_alignment *a = alignment_make(words, &link, &err), *whole = NULL;
+        assert_int_equal(words[1].n, strlen(restoring[i].link));
+        for (size_t k = 0; k < words[1].n; k++)
+            link[k] = restoring[i].link[k] == '-' ? -1 : restoring[i].link[k] - '0';
+        must(restore_text(&r, &s, a, (struct restore_options){0}, &whole, &err), &err);
+        assert_string_equal(r.text, restoring[i].want);
+        assert_int_equal(r.len, strlen(r.text));
+        assert_int_equal(r.flags, HEED_FLAG_UNSPELLED);
+        assert_int_equal(r.copied_n, s.n);
+        /* words that are copied come from themselves, the others from where they came */
+        for (int k = 0; k < whole->targets; k++) {
+            const struct heed_span *t = &whole->target[k];
+            if (whole->link[k] < 0) continue;
+            const struct heed_span *u = &whole->source[whole->link[k]];
+            char *word = strndup(r.text + t->at, t->len);
+            bool spelled = spells(vocab, word);
+            free(word);
+            if (spelled) continue;
+            assert_int_equal(t->len, u->len);
+            assert_memory_equal(r.text + t->at, s.text + u->at, t->len);
+        }
+        texts_release(&(struct texts){(char **)r.copied, r.copied_n});
+        free((char *)r.text);
+        free(a);
+        free(whole);
+        free(words[0].v);
+        free(words[1].v);
+        spelling_release(&s);
+    }
+}
+
+/* ---- bytes that the model makes up ---- */
+
+static void test_made_up(void **state)
+{
+    (void)state;
+    static const char made[] = "The 😀 fox \xf0\x9f jumps ☃";
+    struct heed_error err = {0};
+    const char *text = "The fox";
+    struct pieces p = {0};
+    struct pieces_options o = {.longest = 39, .nbest = 1};
+    must(pieces_fill(&p, vocab, &o, &text, 1, &err), &err);
+    struct heed_ids *ids = &p.out[0].ids;
+    must(heed_encode(vocab, made, strlen(made), ids, &err), &err);
+    p.out[0].token_score = calloc(ids->n + 1, sizeof(float));
+    struct target x = {0};
+    must(target_make(&x, &p, vocab, 0, 0, 0, &err), &err);
+    assert_string_equal(x.text, "The fox jumps");
+    assert_int_equal(x.len, strlen(x.text));
+    assert_int_equal(x.ids.n, ids->n);
+    assert_int_equal(x.end[ids->n - 1], x.len);
+    for (size_t i = 1; i < ids->n; i++) assert_true(x.end[i - 1] <= x.end[i]);
+    assert_int_equal(x.left_out.n, 3);
+    assert_string_equal(x.left_out.v[0], "😀");
+    target_release(&x);
+    /* what was asked for is not made up */
+    struct heed_wish wish = {.required = (const char *[]){"so 😀"}, .required_n = 1};
+    p.asked = &wish;
+    struct heed_result r = {0};
+    must(pieces_join(&p, vocab, 0, 0, &r, &err), &err);
+    assert_string_equal(r.text, "The 😀 fox jumps");
+    assert_int_equal(r.flags & HEED_FLAG_UNSPELLED, HEED_FLAG_UNSPELLED);
+    texts_release(&(struct texts){(char **)r.left_out, r.left_out_n});
+    free((char *)r.text);
+    free((int32_t *)r.id);
+    free((float *)r.token_logp);
+    pieces_release(&p);
+}
+
+/* ---- sessions ---- */
+
+static struct heed_session *open_session(int nbest, bool align)
+{
+    struct heed_error err = {0};
+    struct heed_translate_options o = heed_translate_defaults();
+    o.nbest = nbest;
+    o.align = align;
+    struct heed_session *s = heed_session_open(model, &o, &err);
+    must(s ? HEED_OK : err.status, &err);
+    return s;
+}
+
+/* Of spellings that are there and not, at random. */
+static void make_text(char *text, size_t size, uint64_t seed)
+{
+    static const char *const part[] = {"Number",  " ",
+                                       "7",       ".",
+                                       "fox",     "😀",
+                                       "<b>",     "</b>",
+                                       "مرحبا",   "我",
+                                       "龘",      "{0}",
+                                       "\\",      "!",
+                                       "(",       ")",
+                                       "\"",      "\t",
+                                       "\u3000",  "２",
+                                       "e\u0301", "👨‍👩‍👧",
+                                       "🇩🇪",      "\x01",
+                                       "\xff",    "It goes. ",
+                                       "<",       ">",
+                                       " ",       " ",
+                                       " ",       "Wałęsa",
+                                       "Zahl"};
+    size_t n = random_below(&seed, 30);
+    *text = '\0';
+    for (size_t i = 0; i < n; i++) {
+        const char *next = part[random_below(&seed, sizeof part / sizeof part[0])];
+        if (strlen(text) + strlen(next) < size) strcat(text, next);
+    }
+}
+
+/* Every text by itself; every result is UTF-8 and has what it says was copied. */
+static void test_any_text(void **state)
+{
+    (void)state;
+    enum { TEXTS = 200, NBEST = 2 };
+    static char text[TEXTS][512];
+    const char *all[TEXTS];
+    struct heed_error err = {0};
+    struct heed_session *s = open_session(NBEST, true), *alone = open_session(NBEST, false);
+    const struct heed_result *out = NULL, *one = NULL;
+    for (int i = 0; i < TEXTS; i++) {
+        make_text(text[i], sizeof text[i], (uint64_t)i + 1);
+        all[i] = text[i];
+    }
+    must(heed_translate(s, all, TEXTS, &out, &err), &err);
+    for (int i = 0; i < TEXTS; i++) {
+        must(heed_translate(alone, all + i, 1, &one, &err), &err);
+        for (int k = 0; k < NBEST; k++) {
+            const struct heed_result *r = &out[i * NBEST + k];
+            assert_true(!r->text == !one[k].text && r->score == one[k].score);
+            if (!r->text) continue;
+            assert_string_equal(r->text, one[k].text);
+            assert_true(utf8_valid(r->text, r->len));
+            assert_int_equal(!r->copied_n && !r->left_out_n, !(r->flags & HEED_FLAG_UNSPELLED));
+            for (int j = 0; j < r->copied_n; j++) assert_non_null(strstr(r->text, r->copied[j]));
+        }
+        const struct heed_alignment *a = out[i * NBEST].alignment;
+        assert_int_equal(!a, !utf8_valid(text[i], strlen(text[i])));
+        for (int k = 0; a && k < a->targets; k++) {
+            assert_in_range(a->link[k] + 1, 0, a->sources);
+            assert_true(a->target[k].at + a->target[k].len <= out[i * NBEST].len);
+        }
+        for (int k = 0; a && k < a->sources; k++)
+            assert_true(a->source[k].at + a->source[k].len <= strlen(text[i]));
+    }
+    heed_session_free(s);
+    heed_session_free(alone);
+}
+
+/* What the vocabulary spells is translated as if the rest were not there. */
+static void test_same(void **state)
+{
+    (void)state;
+    struct heed_error err = {0};
+    struct heed_session *s = open_session(1, false);
+    const char *text[] = {"Number 77 comes. It goes!", "😀 Number 77 comes. It goes!",
+                          "Number 77 comes. It goes! ☃", "☃ <b>"};
+    const struct heed_result *r = NULL;
+    char want[512];
+    must(heed_translate(s, text, 4, &r, &err), &err);
+    assert_int_equal(r[0].flags & HEED_FLAG_UNSPELLED, 0);
+    snprintf(want, sizeof want, "😀 %s", r[0].text);
+    assert_string_equal(r[1].text, want);
+    snprintf(want, sizeof want, "%s ☃", r[0].text);
+    assert_string_equal(r[2].text, want);
+    for (int i = 1; i < 3; i++) {
+        assert_true(r[i].score == r[0].score && r[i].tokens == r[0].tokens);
+        assert_memory_equal(r[i].id, r[0].id, (size_t)r[0].tokens * sizeof *r[0].id);
+        assert_int_equal(r[i].copied_n, 1);
+    }
+    assert_string_equal(r[3].text, "☃ <b>");
+    assert_int_equal(r[3].tokens, 0);
+    heed_session_free(s);
+}
+
+/* Given back, a translation has the score it had; what cannot be spelled is not asked about. */
+static void test_scores(void **state)
+{
+    (void)state;
+    struct heed_error err = {0};
+    struct heed_session *s = open_session(1, false);
+    const char *text = "Number 77 😀 comes. It goes!";
+    const struct heed_result *r = NULL;
+    must(heed_translate(s, &text, 1, &r, &err), &err);
+    char *found = strdup(r->text);
+    const char *given = found;
+    float score = r->score;
+    assert_non_null(strstr(found, "😀"));
+    must(heed_rescore(s, &text, &given, 1, &r, &err), &err);
+    assert_true(r->score == score);
+    assert_int_equal(r->copied_n, 0);
+    assert_int_equal(r->left_out_n, 2);
+    assert_string_equal(r->left_out[1], "😀");
+    free(found);
+    heed_session_free(s);
+}
+
+static void test_wishes(void **state)
+{
+    (void)state;
+    struct heed_error err = {0};
+    struct heed_session *s = open_session(1, false);
+    const char *text[] = {"Number 77 ☃ comes.", "Number 77 comes.", "Number 77 ☃ comes. ☀"};
+    struct heed_wish wish[] = {
+        {.prefix = "😀 Die"},
+        {.required = (const char *[]){"<b>"}, .required_n = 1},
+        {.banned = (const char *[]){"☃"}, .banned_n = 1},
+    };
+    const struct heed_result *r = NULL;
+    must(heed_translate_with(s, text, wish, 3, &r, &err), &err);
+    assert_int_equal(strncmp(r[0].text, "😀 Die", strlen("😀 Die")), 0);
+    assert_non_null(strstr(r[0].text, "☃"));
+    assert_non_null(strstr(r[1].text, "<b>"));
+    assert_null(strstr(r[2].text, "☃"));
+    assert_non_null(strstr(r[2].text, "☀"));
+    assert_int_equal(r[2].left_out_n, 1);
+    assert_string_equal(r[2].left_out[0], "☃");
+    heed_session_free(s);
+}
+
+/* A picture shows what was read. */
+static void test_picture(void **state)
+{
+    (void)state;
+    struct heed_error err = {0};
+    struct heed_session *s = open_session(1, true);
+    struct heed_attention *a = NULL;
+    must(heed_attention_of(s, "Number 😀 77", NULL, &a, &err), &err);
+    for (int i = 0; i < a->sources; i++) assert_null(strstr(a->source[i], "<0x"));
+    heed_attention_free(a);
+    assert_int_equal(heed_attention_of(s, "😀", NULL, &a, &err), HEED_EARG);
+    assert_non_null(strstr(err.text, "spell"));
+    assert_int_equal(heed_attention_of(s, "😀", "Zahl", &a, &err), HEED_EARG);
+    must(heed_attention_of(s, "Number 77", "😀", &a, &err), &err);
+    assert_int_equal(a->targets, 1);
+    heed_attention_free(a);
+    heed_session_free(s);
+}
+
+/* A long text with something between and inside its sentences. */
+static void test_long_text(void **state)
+{
+    (void)state;
+    struct heed_error err = {0};
+    struct heed_session *s = open_session(1, true);
+    char text[4096] = "☀ ";
+    for (int i = 0; i < 12; i++) strcat(text, "Number 123 😀 comes to me. ☃ ");
+    const char *all = text;
+    const struct heed_result *r = NULL;
+    must(heed_translate(s, &all, 1, &r, &err), &err);
+    assert_int_equal(r->copied_n, 25);
+    int smiles = 0;
+    for (const char *at = r->text; (at = strstr(at, "😀")); at++) smiles++;
+    assert_int_equal(smiles, 12);
+    assert_int_equal(strncmp(r->text, "☀ ", strlen("☀ ")), 0);
+    assert_non_null(r->alignment);
+    heed_session_free(s);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_vocabularies), cmocka_unit_test(test_reading),
+        cmocka_unit_test(test_restoring),    cmocka_unit_test(test_made_up),
+        cmocka_unit_test(test_any_text),     cmocka_unit_test(test_same),
+        cmocka_unit_test(test_scores),       cmocka_unit_test(test_wishes),
+        cmocka_unit_test(test_picture),      cmocka_unit_test(test_long_text),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
