@@ -22,6 +22,7 @@ struct translate {
     struct reader given;    /* of that file */
     bool json, interactive;
     int64_t line, mended, controls;
+    int64_t unspelled; /* lines with what the vocabulary cannot spell */
 };
 
 /* nbest lines, so that the lines of a file can be counted off. */
@@ -38,7 +39,8 @@ static void print_flags(unsigned flags)
     } known[] = {{HEED_FLAG_LOOP, "loop"},
                  {HEED_FLAG_COPY, "copy"},
                  {HEED_FLAG_CUT, "cut"},
-                 {HEED_FLAG_RETRIED, "retried"}};
+                 {HEED_FLAG_RETRIED, "retried"},
+                 {HEED_FLAG_UNSPELLED, "unspelled"}};
     const char *comma = "";
     fputs(", \"flags\": [", stdout);
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
@@ -89,6 +91,17 @@ static void print_alignment(const char *source, const struct heed_result *r)
     putchar(']');
 }
 
+static void print_texts(const char *name, const char *const *text, int n)
+{
+    if (n == 0) return;
+    printf(", \"%s\": [", name);
+    for (int i = 0; i < n; i++) {
+        if (i) fputs(", ", stdout);
+        text_print_json(text[i], strlen(text[i]));
+    }
+    putchar(']');
+}
+
 /* Nine digits give back the very float. */
 static void print_json(const struct translate *c, const char *source, int64_t line,
                        const struct heed_result *r)
@@ -108,6 +121,8 @@ static void print_json(const struct translate *c, const char *source, int64_t li
     putchar(']');
     if (r[0].alignment) print_alignment(source, &r[0]);
     print_flags(r[0].flags);
+    print_texts("copied", r[0].copied, r[0].copied_n);
+    print_texts("left_out", r[0].left_out, r[0].left_out_n);
     if (r[0].status) {
         fputs(", \"error\": ", stdout);
         text_print_json(r[0].why, strlen(r[0].why));
@@ -122,6 +137,32 @@ static void print_score(const struct heed_result *r)
     putchar('\n');
 }
 
+/* The first few texts of a list, for a person: "a, b: copied" */
+static void say_texts(const char *before, const char *const *text, int n, const char *what)
+{
+    enum { MOST = 8 };
+    if (n == 0) return;
+    fputs(before, stderr);
+    for (int i = 0; i < n && i < MOST; i++) {
+        if (i) fputs(", ", stderr);
+        text_say(text[i]);
+    }
+    if (n > MOST) fprintf(stderr, " and %d more", n - MOST);
+    fprintf(stderr, ": %s", what);
+}
+
+/* What the vocabulary cannot spell of a line; report says of how many more lines than these. */
+enum { UNSPELLED_SAID = 10 };
+static void say_unspelled(struct translate *c, const struct heed_result *r)
+{
+    if (!(r->flags & HEED_FLAG_UNSPELLED) || c->unspelled++ >= UNSPELLED_SAID || c->t.quiet) return;
+    fprintf(stderr, "%sline %lld: the vocabulary cannot spell ", c->t.progress ? "\r\x1b[K" : "",
+            (long long)c->line);
+    say_texts("", r->copied, r->copied_n, "copied");
+    say_texts(r->copied_n ? "; " : "", r->left_out, r->left_out_n, "left out");
+    fputc('\n', stderr);
+}
+
 static int translate_block(struct translate *c, const char *const *text, const char *const *given,
                            int n)
 {
@@ -132,6 +173,7 @@ static int translate_block(struct translate *c, const char *const *text, const c
         const struct heed_result *r = result + (size_t)i * nbest;
         c->controls += text_has_controls(text[i]);
         c->line++;
+        say_unspelled(c, r);
         if (c->json) {
             print_json(c, text[i], c->line, r);
         } else if (given) {
@@ -210,11 +252,16 @@ static int translate_stdin(struct translate *c)
     return code;
 }
 
-/* What was odd about the text, in one line. */
+/* What was odd about the text. */
 static void report(const struct translate *c)
 {
     char count[CLI_NUMBER_MAX];
-    if (c->t.quiet || (!c->mended && !c->controls)) return;
+    if (c->t.quiet) return;
+    if (c->unspelled > UNSPELLED_SAID) {
+        fprintf(stderr, "%s more lines with what the vocabulary cannot spell\n",
+                cli_count(count, c->unspelled - UNSPELLED_SAID));
+    }
+    if (!c->mended && !c->controls) return;
     if (c->mended) {
         fprintf(stderr, "%s line%s with invalid UTF-8 %s mended", cli_count(count, c->mended),
                 c->mended == 1 ? "" : "s", c->mended == 1 ? "was" : "were");
@@ -267,7 +314,10 @@ int cmd_translate(int argc, char **argv)
             "every line in, or as many as --nbest says, the last of them empty where there are\n"
             "fewer translations. A long line is translated sentence by sentence. A translation\n"
             "does not depend on the lines around it or on the threads. A line that cannot be\n"
-            "translated as asked stays empty and is named on stderr; the exit code is then 1.",
+            "translated as asked stays empty and is named on stderr; the exit code is then 1. What\n"
+            "the vocabulary cannot spell, such as an emoji, markup or a word in another script, is\n"
+            "copied; rare Chinese characters and what cannot be seen are left out. Standard error\n"
+            "and the JSON say so.",
         .example =
             "  heed translate --to de \"A dog runs.\"\n"
             "  heed translate --model model < test.en > test.de\n"

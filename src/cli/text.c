@@ -117,3 +117,32 @@ void text_print_json(const char *text, size_t len)
     }
     putchar('"');
 }
+
+/* Whether a terminal shows nothing for a character, or does something instead. The joiners inside
+ * of emoji are not among these. */
+static bool is_hidden(unsigned c)
+{
+    return c < ' ' || (c >= 0x7f && c < 0xa0) || c == 0xad || c == 0x200b || c == 0x200e ||
+           c == 0x200f || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) ||
+           c == 0xfeff;
+}
+
+void text_say(const char *text)
+{
+    enum { MOST = 64 };
+    unsigned c = 0;
+    int shown = 0;
+    for (size_t left = strlen(text), n; left; text += n, left -= n) {
+        if (shown++ == MOST) {
+            fputs("...", stderr);
+            return;
+        }
+        n = text_char(text, left, &c);
+        if (n && !is_hidden(c)) {
+            fwrite(text, 1, n, stderr);
+        } else {
+            if (!n) c = (unsigned char)*text, n = 1;
+            fprintf(stderr, "U+%04X", c);
+        }
+    }
+}

@@ -27,5 +27,8 @@ void text_print_visible(FILE *f, const char *text, size_t len);
  * with its quotes. */
 void text_print_line(const char *text, size_t len);
 void text_print_json(const char *text, size_t len);
+/* The beginning of a text to standard error: control characters and marks of direction by their
+ * numbers. */
+void text_say(const char *text);
 
 #endif
