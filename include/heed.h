@@ -51,10 +51,14 @@ HEED_API const char *heed_version(void);
 
 struct heed_engine;
 
-/* device: "cpu", "ref" (plain C, slow, the oracle) or "cuda:N". "cpu" uses the best instructions
+/* An engine and its models may be used by many threads at once: to load and free models, to open
+ * sessions and trainers, to read. A session or a trainer belongs to one thread at a time; what is
+ * said of heed_trainer_stop is the exception. heed_engine_free comes after all of these.
+ *
+ * device: "cpu", "ref" (plain C, slow, the oracle) or "cuda:N". "cpu" uses the best instructions
  * that the processor has; "cpu:avx512", "cpu:avx2" and "cpu:baseline" use these and nothing beyond,
- * on machines that have them. threads: 0 means all cores. Each session has a team of so many threads
- * of its own: where many run side by side, give fewer. */
+ * on machines that have them. threads: 0 means all cores. Each session has a team of so many
+ * threads of its own: where many run side by side, give fewer. */
 HEED_API struct heed_engine *heed_engine_open(const char *device, int threads,
                                               struct heed_error *err);
 HEED_API void heed_engine_free(struct heed_engine *e);
@@ -135,8 +139,8 @@ HEED_API enum heed_status heed_config_preset(struct heed_config *c, const char *
 enum heed_precision { HEED_F32, HEED_BF16 };
 
 /* How training in this precision is computed on the engine's device, where that is not what its
- * name says: one sentence for a person, such as that bf16 is multiplied in f32 because the processor
- * is faster so. NULL: there is nothing to say. */
+ * name says: one sentence for a person, such as that bf16 is multiplied in f32 because the
+ * processor is faster so. NULL: there is nothing to say. */
 HEED_API const char *heed_engine_note(const struct heed_engine *e, enum heed_precision precision);
 
 /* Parallel text: n source files with n target files line by line, or, where tgt is NULL, n files

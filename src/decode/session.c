@@ -18,7 +18,7 @@
 #include "text/tokenizer.h"
 
 struct heed_model {
-    const struct heed_engine *engine;
+    struct heed_engine *engine;
     struct parameters *p;
     struct heed_tokenizer *tokenizer;
 };
@@ -89,7 +89,9 @@ static enum heed_status model_open(struct heed_model *m, const char *dir, enum h
     struct vocabulary v = {.dir = dir, .size = c.vocab_size};
     bool beside = pthread_create(&thread, NULL, vocabulary_load, &v) == 0;
     if (!beside) vocabulary_load(&v);
+    pthread_mutex_lock(&m->engine->lock);
     if (beside || !v.status) s = weights_open(m, &c, weights, path, err);
+    pthread_mutex_unlock(&m->engine->lock);
     if (beside) pthread_join(thread, NULL);
     m->tokenizer = v.tokenizer;
     if (v.status && err) *err = v.err;
@@ -119,7 +121,9 @@ struct heed_model *heed_model_load(struct heed_engine *e, const char *dir,
 void heed_model_free(struct heed_model *m)
 {
     if (!m) return;
+    pthread_mutex_lock(&m->engine->lock);
     parameters_free(m->p);
+    pthread_mutex_unlock(&m->engine->lock);
     heed_tokenizer_free(m->tokenizer);
     free(m);
 }

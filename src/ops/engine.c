@@ -35,6 +35,7 @@ struct heed_engine *heed_engine_open(const char *device, int threads, struct hee
         free(e);
         return NULL;
     }
+    pthread_mutex_init(&e->lock, NULL); /* one without attributes is always made */
     return e;
 }
 
@@ -47,5 +48,6 @@ void heed_engine_free(struct heed_engine *e)
 {
     if (!e) return;
     e->be->op->close(e->be);
+    pthread_mutex_destroy(&e->lock);
     free(e);
 }

@@ -1,12 +1,19 @@
 /*
- * engine.h - what heed.h calls an engine: a backend with an owner.
+ * engine.h - what heed.h calls an engine: a device that many threads may use.
+ *
+ * A backend serves one thread at a time. Sessions and trainers have backends of their own
+ * (engine_fork). The engine's is for the memory of models, which are loaded and freed under its
+ * lock.
  */
 #ifndef HEED_OPS_ENGINE_H
 #define HEED_OPS_ENGINE_H
+#include <pthread.h>
+
 #include "ops/ops.h"
 
 struct heed_engine {
     struct backend *be;
+    pthread_mutex_t lock; /* who holds it uses be */
     char device[32];
     int threads; /* as asked for; 0: all cores */
 };

@@ -37,7 +37,7 @@ enum { SKIPS_IN_A_ROW = 5, ROLLBACKS_MAX = 3, STEPS_IN_PEACE = 100 };
 struct heed_trainer {
     struct heed_train_options o;
     int lock; /* on the output directory; -1: none */
-    struct backend *be;
+    struct backend *be; /* of its own */
     int threads; /* for the text; 0: all cores */
     struct heed_tokenizer *tokenizer;
     struct parameters *p;
@@ -358,13 +358,13 @@ struct heed_trainer *heed_trainer_open(struct heed_engine *e, const struct heed_
         error_memory(err, sizeof *t, "the trainer");
         return NULL;
     }
-    t->be = e->be;
     t->threads = e->threads;
     t->o = *o;
     t->lock = -1;
     t->start = now();
     atomic_init(&t->stop, false);
     enum heed_status s = check_options(o, err);
+    if (!s) s = engine_fork(e, &t->be, err);
     if (!s) s = open_vocab(t, err);
     if (!s) s = check_text(&o->train, err);
     if (!s) s = check_text(&o->valid, err);
@@ -395,6 +395,7 @@ void heed_trainer_free(struct heed_trainer *t)
     run_free(t->run);
     parameters_free(t->p);
     heed_tokenizer_free(t->tokenizer);
+    if (t->be) t->be->op->close(t->be);
     if (t->lock >= 0) close(t->lock);
     free(t);
 }
