@@ -1,13 +1,13 @@
 /*
  * cmd_attention.c - `heed attention`: what a translation looked at, as a picture.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "cli/options.h"
+#include "cli/out_file.h"
 #include "cli/translator.h"
 
 struct attention {
@@ -19,10 +19,11 @@ struct attention {
 
 static int write_file(const char *path, const char *text)
 {
-    FILE *f = fopen(path, "w");
-    bool good = f && fputs(text, f) >= 0;
-    if (f && fclose(f) != 0) good = false;
-    return good ? CLI_DONE : cli_failure("cannot write %s: %s", path, strerror(errno));
+    struct out_file out;
+    int code = out_file_open(&out, path);
+    if (code != CLI_DONE) return code;
+    fputs(text, out.to);
+    return out_file_finish(&out);
 }
 
 static int show(const struct attention *c, const struct heed_attention *a)
@@ -55,10 +56,6 @@ static int run(struct attention *c)
 {
     struct heed_error err = {0};
     struct heed_attention *a = NULL;
-    if (c->t.prefix || c->t.required.n || c->t.banned.n) {
-        return cli_misuse("--prefix, --require and --ban do not go with attention; translate with "
-                          "them, and give what comes out as --translation");
-    }
     int code = translator_open(&c->t);
     if (code == CLI_DONE) code = translator_check(&c->t, (const char *const *)c->texts.v, 1);
     if (code == CLI_DONE) {
@@ -90,7 +87,8 @@ int cmd_attention(int argc, char **argv)
         .synopsis = "[--model DIR] [options] TEXT",
         .about =
             "Translates TEXT and shows what each token of the translation gave to each of the\n"
-            "source: a row for each token, a column for each of the source, the darker the more.",
+            "source: a row for each token, a column for each of the source, the darker the more.\n"
+            "For a translation with wishes, give what heed translate prints as --translation.",
         .example =
             "  heed attention --to de \"A dog runs.\"\n"
             "  heed attention --model model --layer 2 --head 1 --out dog.svg \"A dog runs.\"",
@@ -104,7 +102,8 @@ int cmd_attention(int argc, char **argv)
     if (code == OPTIONS_GO_ON) {
         code = c.texts.n > 1
                    ? cli_misuse("attention takes one TEXT, found %d: put it in quotes", c.texts.n)
-                   : run(&c);
+                   : translator_check_options(&c.t, c.tgt ? "--translation" : NULL);
+        if (code == CLI_DONE) code = run(&c);
     }
     translator_close(&c.t);
     words_release(&c.texts);

@@ -8,12 +8,15 @@
 #include "cli/cli.h"
 #include "cli/lines.h"
 #include "cli/options.h"
+#include "cli/out_file.h"
 #include "cli/scores.h"
+#include "cli/text.h"
 #include "cli/translator.h"
 
 struct evaluate {
     struct translator t;
-    const char *src_path, *ref_path, *tokenize;
+    const char *src_path, *ref_path, *tokenize, *out_path;
+    struct out_file out;
     bool json;
     struct lines src, ref;
     char **hyp; /* [src.n], each malloced */
@@ -48,6 +51,15 @@ static int translate(struct evaluate *c)
     return code;
 }
 
+static int keep(struct evaluate *c)
+{
+    for (int i = 0; i < c->src.n; i++) {
+        text_print(c->out.to, c->hyp[i], strlen(c->hyp[i]));
+        putc('\n', c->out.to);
+    }
+    return out_file_finish(&c->out);
+}
+
 static void print(const struct evaluate *c, const struct scores *s, double seconds)
 {
     double speed = (double)c->t.tokens / seconds;
@@ -72,9 +84,12 @@ static int run(struct evaluate *c)
     c->hyp = calloc((size_t)c->src.n, sizeof *c->hyp);
     if (!c->hyp) return cli_failure("out of memory: %d lines", c->src.n);
     code = translator_open(&c->t);
+    if (code == CLI_DONE && c->out_path) code = out_file_open(&c->out, c->out_path);
     if (code == CLI_DONE) code = translate(c);
     if (code != CLI_DONE) return code;
     double seconds = translator_seconds(&c->t);
+    code = c->out_path ? keep(c) : CLI_DONE;
+    if (code != CLI_DONE) return code;
     struct scores s;
     code = scores_compute(&s, (const char *const *)c->hyp, (const char *const *)c->ref.v, c->src.n,
                           c->tokenize);
@@ -87,6 +102,7 @@ static int run(struct evaluate *c)
 static void release(struct evaluate *c)
 {
     translator_close(&c->t);
+    out_file_drop(&c->out);
     for (int i = 0; c->hyp && i < c->src.n; i++) free(c->hyp[i]);
     free(c->hyp);
     lines_release(&c->src);
@@ -97,29 +113,37 @@ int cmd_evaluate(int argc, char **argv)
 {
     struct evaluate c = {.tokenize = "13a"};
     translator_init(&c.t);
-    struct option option[TRANSLATOR_OPTIONS + 4] = {
-        [TRANSLATOR_OPTIONS] = {"src", "FILE",
-                                "what to translate, a sentence a line; plain, .gz or .xz",
-                                .string = &c.src_path, .required = true},
+    struct option option[TRANSLATOR_OPTIONS + TRANSLATOR_LINE_OPTIONS + 5] = {
+        [TRANSLATOR_OPTIONS +
+         TRANSLATOR_LINE_OPTIONS] = {"src", "FILE",
+                                     "what to translate, a sentence a line; plain, .gz or .xz",
+                                     .string = &c.src_path, .required = true},
         {"ref", "FILE", "its reference, line by line", .string = &c.ref_path, .required = true},
         scores_option(&c.tokenize),
+        {"out", "FILE", "where the translations go, line by line", .string = &c.out_path},
         {"json", NULL, "print JSON", .flag = &c.json},
     };
     translator_options(&c.t, option);
+    translator_line_options(&c.t, option + TRANSLATOR_OPTIONS);
     const struct usage usage = {
         .command = "evaluate",
         .summary = "translate a test set and score the translation",
         .synopsis = "[--model DIR] --src FILE --ref FILE [options]",
-        .about = "Prints what heed translate and heed score would, less the translation: BLEU, "
-                 "chrF and the\n"
-                 "speed. Loading the model is not counted.",
+        .about = "Prints what heed translate and heed score would, less the translation, which "
+                 "--out keeps:\n"
+                 "BLEU, chrF and the speed. Loading the model is not counted.",
         .example = "  heed evaluate --model model --src test.en --ref test.de\n"
                    "  heed evaluate --model model --src test.en --ref test.zh --tokenize zh --json",
         .option = option,
         .n = sizeof option / sizeof option[0],
     };
     int code = options_parse(&usage, argc, argv);
-    if (code == OPTIONS_GO_ON) code = run(&c);
+    if (code == OPTIONS_GO_ON) {
+        code = translator_check_options(&c.t, NULL);
+        if (code == CLI_DONE) code = out_file_check(c.out_path, "--src", c.src_path);
+        if (code == CLI_DONE) code = out_file_check(c.out_path, "--ref", c.ref_path);
+        if (code == CLI_DONE) code = run(&c);
+    }
     release(&c);
     return code;
 }

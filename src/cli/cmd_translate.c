@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -25,10 +26,40 @@ struct translate {
     int64_t unspelled; /* lines with what the vocabulary cannot spell */
 };
 
-/* nbest lines, so that the lines of a file can be counted off. */
-static void print_plain(const struct heed_result *r, int nbest)
+/* Pharaoh's form, places of words from 0: "0-0 1-2 2-1". */
+static void print_links(const struct heed_alignment *a)
 {
-    for (int k = 0; k < nbest; k++) text_print_line(r[k].text, r[k].text ? r[k].len : 0);
+    const char *space = "";
+    for (int i = 0; i < a->targets; i++) {
+        if (a->link[i] < 0) continue;
+        printf("%s%d-%d", space, a->link[i], i);
+        space = " ";
+    }
+}
+
+/* A line for a line; with links between words behind the translation, where they are asked for. */
+static void print_plain(const struct translate *c, const struct heed_result *r)
+{
+    text_print(stdout, r->text, r->len);
+    if (c->t.o.align) fputs(" ||| ", stdout);
+    if (r->alignment) print_links(r->alignment);
+    putchar('\n');
+}
+
+/* Moses' form: the number of the sentence from 0, a translation, what its score is made of, the
+ * score; a line for each. */
+static void print_nbest(const struct translate *c, int64_t line, const struct heed_result *r)
+{
+    for (int k = 0; k < c->t.o.nbest && r[k].text && !r[0].status; k++) {
+        printf("%lld ||| ", (long long)line - 1);
+        text_print(stdout, r[k].text, r[k].len);
+        printf(" ||| logp= %.9g tokens= %d ||| %.9g", r[k].logp, r[k].tokens, r[k].score);
+        if (r[k].alignment) {
+            fputs(" ||| ", stdout);
+            print_links(r[k].alignment);
+        }
+        putchar('\n');
+    }
 }
 
 static void print_flags(unsigned flags)
@@ -178,11 +209,24 @@ static int translate_block(struct translate *c, const char *const *text, const c
             print_json(c, text[i], c->line, r);
         } else if (given) {
             print_score(r);
+        } else if (nbest > 1) {
+            print_nbest(c, c->line, r);
         } else {
-            print_plain(r, nbest);
+            print_plain(c, r);
         }
     }
     return code == CLI_DONE ? cli_flush() : code;
+}
+
+/* Whoever gives a file's name most likely wants what is in it. */
+static void remark_file(const char *text)
+{
+    struct stat found;
+    if (stat(text, &found) != 0 || !S_ISREG(found.st_mode)) return;
+    fprintf(stderr,
+            "%s is a file, and its name was translated; for what is in it: heed translate "
+            "< %s\n",
+            text, text);
 }
 
 static int translate_words(struct translate *c)
@@ -191,7 +235,10 @@ static int translate_words(struct translate *c)
     int code = CLI_DONE;
     for (int i = 0, n; i < w->n && code == CLI_DONE; i += n) {
         n = w->n - i < TRANSLATOR_BLOCK ? w->n - i : TRANSLATOR_BLOCK;
-        for (int k = i; k < i + n; k++) c->mended += !text_is_valid(w->v[k]);
+        for (int k = i; k < i + n; k++) {
+            c->mended += !text_is_valid(w->v[k]);
+            if (!c->t.quiet) remark_file(w->v[k]);
+        }
         code = translate_block(c, w->v + i, NULL, n);
     }
     return code;
@@ -289,30 +336,55 @@ static int run(struct translate *c)
     return code;
 }
 
+/* CLI_DONE, or CLI_MISUSE after a sentence. */
+static int check_options(const struct translate *c)
+{
+    if (c->score_only && c->texts.n) {
+        return cli_misuse("--score-only takes its sources from standard input, not \"%s\"",
+                          c->texts.v[0]);
+    }
+    if (c->interactive && c->texts.n) {
+        return cli_misuse("--interactive answers lines of standard input, and \"%s\" is given",
+                          c->texts.v[0]);
+    }
+    if (c->t.o.align && c->score_only && !c->json) {
+        return cli_misuse("--align with --score-only needs --json");
+    }
+    return translator_check_options(&c->t, c->score_only ? "--score-only" : NULL);
+}
+
 int cmd_translate(int argc, char **argv)
 {
     struct translate c = {0};
     translator_init(&c.t);
-    struct option option[TRANSLATOR_OPTIONS + 5] = {
-        [TRANSLATOR_OPTIONS] = {"nbest", "N",
-                                "translations of a line, best first; at most the beam",
-                                .integer = &c.t.o.nbest, .min = 1, .max = 64},
+    struct option option[TRANSLATOR_OPTIONS + TRANSLATOR_LINE_OPTIONS + 5] = {
+        [TRANSLATOR_OPTIONS +
+         TRANSLATOR_LINE_OPTIONS] = {"nbest", "N",
+                                     "translations of a line, best first; at most the beam",
+                                     .integer = &c.t.o.nbest, .min = 1, .max = 64,
+                                     .given = &c.t.given.nbest},
         {"score-only", "FILE", "print score, log-probability and tokens of its translations",
          .string = &c.score_only},
         {"json", NULL, "a JSON object a line, with the scores of every token", .flag = &c.json},
-        {"align", NULL, "in the JSON, which words come from which", .flag = &c.t.o.align},
+        {"align", NULL, "which words come from which", .flag = &c.t.o.align},
         {"interactive", NULL, "answer each line before waiting for the next",
          .flag = &c.interactive},
     };
     translator_options(&c.t, option);
+    translator_line_options(&c.t, option + TRANSLATOR_OPTIONS);
     const struct usage usage = {
         .command = "translate",
         .summary = "translate lines of text",
         .synopsis = "[--model DIR] [options] [TEXT...] < SOURCE > TRANSLATION",
         .about =
             "Translates each TEXT or, without one, each line of standard input; a line out for\n"
-            "every line in, or as many as --nbest says, the last of them empty where there are\n"
-            "fewer translations. A long line is translated sentence by sentence. A translation\n"
+            "every line in. With --nbest there is one for each translation, as Moses writes them:\n"
+            "  NUMBER ||| TRANSLATION ||| logp= X tokens= N ||| SCORE\n"
+            "where NUMBER is that of the line, from 0. With --align ' ||| ' and links follow:\n"
+            "pairs SOURCE-TARGET of words, from 0, as in Pharaoh's form and in the JSON, where "
+            "the\n"
+            "words are listed; each mark of punctuation is one (Unicode's UAX #29).\n\n"
+            "A long line is translated sentence by sentence. A translation\n"
             "does not depend on the lines around it or on the threads. A line that cannot be\n"
             "translated as asked stays empty and is named on stderr; the exit code is then 1. What\n"
             "the vocabulary cannot spell, such as an emoji, markup or a word in another script, is\n"
@@ -332,17 +404,8 @@ int cmd_translate(int argc, char **argv)
     };
     int code = options_parse(&usage, argc, argv);
     if (code == OPTIONS_GO_ON) {
-        code = c.t.o.nbest > c.t.o.beam
-                   ? cli_misuse("--nbest is %d, expected at most --beam, which is %d", c.t.o.nbest,
-                                c.t.o.beam)
-               : c.t.o.align && !c.json ? cli_misuse("--align is for --json")
-               : c.score_only && c.texts.n
-                   ? cli_misuse("--score-only takes its sources from standard input, not \"%s\"",
-                                c.texts.v[0])
-               : c.score_only && translator_has_wishes(&c.t)
-                   ? cli_misuse("--score-only searches for nothing: --prefix, --require, --ban and "
-                                "--temperature are not for it")
-                   : run(&c);
+        code = check_options(&c);
+        if (code == CLI_DONE) code = run(&c);
     }
     words_release(&c.texts);
     return code;

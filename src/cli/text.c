@@ -78,22 +78,21 @@ void text_print_visible(FILE *f, const char *text, size_t len)
 }
 
 /* A byte-fallback piece may spell a line end, and one more line would shift all that follow. */
-void text_print_line(const char *text, size_t len)
+void text_print(FILE *f, const char *text, size_t len)
 {
-    bool terminal = isatty(STDOUT_FILENO);
+    bool terminal = isatty(fileno(f));
     for (size_t i = 0, n; i < len; i += n) {
         n = strcspn(text + i, "\n\r");
         if (n > len - i) n = len - i;
         if (n > 0 && terminal) {
-            text_print_visible(stdout, text + i, n);
+            text_print_visible(f, text + i, n);
         } else if (n > 0) {
-            fwrite(text + i, 1, n, stdout);
+            fwrite(text + i, 1, n, f);
         } else {
-            putchar(' ');
+            putc(' ', f);
             n = 1;
         }
     }
-    putchar('\n');
 }
 
 /* RFC 8259, section 7: quote, backslash and control characters are escaped. */

@@ -23,9 +23,9 @@ bool text_has_controls(const char *text);
 
 /* U+FFFD for each control character, which a terminal might obey, and for what is not UTF-8. */
 void text_print_visible(FILE *f, const char *text, size_t len);
-/* To standard output: one line whatever is in the text, visibly on a terminal, and a JSON string
- * with its quotes. */
-void text_print_line(const char *text, size_t len);
+/* On one line whatever is in the text, visibly on a terminal; without a line end. */
+void text_print(FILE *f, const char *text, size_t len);
+/* To standard output: a JSON string with its quotes. */
 void text_print_json(const char *text, size_t len);
 /* The beginning of a text to standard error: control characters and marks of direction by their
  * numbers. */

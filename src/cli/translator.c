@@ -3,9 +3,11 @@
  */
 #include "cli/translator.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -28,35 +30,78 @@ void translator_options(struct translator *t, struct option *out)
          .string = &t->dir},
         {"to", "LANG", "the language to translate to, of a model of several", .string = &o->to},
         {"beam", "N", "hypotheses that live at once; 1: greedy", .integer = &o->beam, .min = 1,
-         .max = 64},
+         .max = 64, .given = &t->given.beam},
         {"length-penalty", "X", "for longer translations; 0: none", .number = &o->length_penalty,
          .max = 10},
         {"min-length", "N", "tokens before the end mark, at least", .integer = &o->min_length,
-         .max = 1e6},
+         .max = 1e6, .given = &t->given.min_length},
         {"max-length", "N", "tokens with the end mark, at most; 0: 50 more than the text",
-         .integer = &o->max_length, .max = 1e6},
+         .integer = &o->max_length, .max = 1e6, .given = &t->given.max_length},
         {"no-repeat-ngram", "N", "no N tokens in a row twice; 0: any",
-         .integer = &o->no_repeat_ngram, .max = 1e6},
-        {"prefix", "TEXT", "every translation begins with this", .string = &t->prefix},
-        {"require", "TEXT", "every translation has this; 16 at most", .words = &t->required},
-        {"ban", "TEXT", "no translation has this; 256 at most", .words = &t->banned},
+         .integer = &o->no_repeat_ngram, .max = 1e6, .given = &t->given.no_repeat_ngram},
         {"temperature", "T", "draw --beam translations instead of searching; 0: search",
-         .number = &o->temperature, .max = 100},
-        {"top-k", "N", "draw from the N likeliest tokens; 0: 256", .integer = &o->top_k,
-         .max = 256},
+         .number = &o->temperature, .max = 100, .given = &t->given.temperature},
+        {"top-k", "N", "draw from the N likeliest tokens; 0: 256", .integer = &o->top_k, .max = 256,
+         .given = &t->given.top_k},
         {"top-p", "P", "draw from tokens of this probability together; 0: all", .number = &o->top_p,
-         .max = 1},
-        {"seed", "N", "the same seed draws the same", .integer64 = &t->seed, .max = 1e15},
+         .max = 1, .given = &t->given.top_p},
+        {"seed", "N", "the same seed draws the same", .integer64 = &t->seed, .max = 1e15,
+         .given = &t->given.seed},
         {"weights", NULL, "what the products read; smaller is faster", .string = &t->weights,
          .choices = "stored|f32|bf16|int8"},
-        {"batch-tokens", "N", "tokens of the source translated at once; 0: what is fast",
-         .integer = &o->batch_tokens, .max = 1e6},
         {"device", "DEVICE", "cpu[:avx512|:avx2|:baseline], cuda:N or ref, the slow oracle",
          .string = &t->device},
         {"threads", "N", "0: all cores", .integer = &t->threads, .max = 4096},
         {"quiet", NULL, "print errors only", .flag = &t->quiet},
     };
     memcpy(out, option, sizeof option);
+}
+
+void translator_line_options(struct translator *t, struct option *out)
+{
+    const struct option option[TRANSLATOR_LINE_OPTIONS] = {
+        {"prefix", "TEXT", "every translation begins with this", .string = &t->prefix},
+        {"require", "TEXT", "every translation has this; 16 at most", .words = &t->required},
+        {"ban", "TEXT", "no translation has this; 256 at most", .words = &t->banned},
+        {"batch-tokens", "N", "tokens of the source translated at once; 0: what is fast",
+         .integer = &t->o.batch_tokens, .max = 1e6},
+    };
+    memcpy(out, option, sizeof option);
+}
+
+/* An option that is about searching, or NULL where none was given. */
+static const char *search_option(const struct translator *t)
+{
+    return t->given.beam              ? "--beam"
+           : t->given.nbest           ? "--nbest"
+           : t->given.min_length      ? "--min-length"
+           : t->given.max_length      ? "--max-length"
+           : t->given.no_repeat_ngram ? "--no-repeat-ngram"
+           : t->given.temperature     ? "--temperature"
+           : t->prefix                ? "--prefix"
+           : t->required.n            ? "--require"
+           : t->banned.n              ? "--ban"
+                                      : NULL;
+}
+
+int translator_check_options(const struct translator *t, const char *scored)
+{
+    const char *draws = t->given.top_k   ? "--top-k"
+                        : t->given.top_p ? "--top-p"
+                        : t->given.seed  ? "--seed"
+                                         : NULL;
+    if (draws && !(t->o.temperature > 0)) {
+        return cli_misuse("%s needs --temperature: without it nothing is drawn", draws);
+    }
+    if (scored && search_option(t)) {
+        return cli_misuse("%s searches for nothing: %s has no effect", scored, search_option(t));
+    }
+    if (t->o.nbest > t->o.beam) {
+        return cli_misuse("--nbest is %d, expected at most --beam, which is %d", t->o.nbest,
+                          t->o.beam);
+    }
+    if (t->dir && !*t->dir) return cli_misuse("--model is '', expected a directory");
+    return CLI_DONE;
 }
 
 static enum heed_weights weights_named(const char *name)
@@ -127,6 +172,55 @@ int translator_check(struct translator *t, const char *const *line, int n)
     return CLI_DONE;
 }
 
+/* What --model names if that is not the directory of a model. The rest is for the library to say.
+ */
+static int model_check(const char *dir)
+{
+    static const char *const files[] = {"config.json", "vocab.model", "model.safetensors"};
+    char path[CLI_PATH_MAX + 32];
+    struct stat found;
+    if (stat(dir, &found) != 0) {
+        return errno == ENOENT ? cli_failure("%s is no model: there is no such directory", dir)
+                               : cli_failure("cannot open %s: %s", dir, strerror(errno));
+    }
+    if (!S_ISDIR(found.st_mode)) {
+        const char *slash = strrchr(dir, '/');
+        int n = slash && slash > dir ? (int)(slash - dir) : 0;
+        return cli_failure("%s is no model: it is a file, expected the directory%s%.*s that has %s",
+                           dir, n ? " " : "", n, dir, files[0]);
+    }
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        snprintf(path, sizeof path, "%.*s/%s", CLI_PATH_MAX, dir, files[i]);
+        if (stat(path, &found) != 0 && errno == ENOENT) {
+            return cli_failure("%s is no model: it has no %s", dir, files[i]);
+        }
+    }
+    return CLI_DONE;
+}
+
+static bool has_language(const struct heed_tokenizer *k, const char *language)
+{
+    size_t n = strlen(language);
+    for (int32_t id = 0; id < heed_tokenizer_size(k); id++) {
+        const char *piece = heed_tokenizer_piece(k, id);
+        size_t len = strlen(piece);
+        if (is_tag(piece, len) && len == n + 4 && !memcmp(piece + 2, language, n)) return true;
+    }
+    return false;
+}
+
+static int language_check(struct translator *t)
+{
+    languages_list(t);
+    if (!t->o.to || has_language(heed_model_tokenizer(t->model), t->o.to)) return CLI_DONE;
+    if (!t->languages[0]) {
+        return cli_failure("--to is '%s', expected none: this model translates to one language",
+                           t->o.to);
+    }
+    return cli_failure("--to is '%s', expected a language that this model translates to: %s",
+                       t->o.to, t->languages);
+}
+
 static int block_open(struct translator *t)
 {
     size_t results = (size_t)TRANSLATOR_BLOCK * t->o.nbest;
@@ -166,12 +260,16 @@ int translator_open(struct translator *t)
                           t->default_dir);
     }
     t->engine = heed_engine_open(t->device, t->threads, &err);
-    if (t->engine) t->model = heed_model_load(t->engine, t->dir, weights_named(t->weights), &err);
+    if (!t->engine) return cli_failure("%s", err.text);
+    int code = model_check(t->dir);
+    if (code != CLI_DONE) return code;
+    t->model = heed_model_load(t->engine, t->dir, weights_named(t->weights), &err);
     t->o.seed = (uint64_t)t->seed;
+    if (t->model) code = language_check(t);
+    if (code != CLI_DONE) return code;
     if (t->model) t->session = heed_session_open(t->model, &t->o, &err);
     if (!t->session) return cli_failure("%s", err.text);
-    if (!t->o.to) languages_list(t);
-    int code = block_open(t);
+    code = block_open(t);
     if (code == CLI_DONE) code = wishes_check(t);
     /* a person waits for a file to fill; lines on the screen speak for themselves */
     t->progress = !t->quiet && isatty(STDERR_FILENO) && !isatty(STDOUT_FILENO);
@@ -209,11 +307,6 @@ void translator_progress_end(struct translator *t)
 {
     if (t->progress && t->lines) fputc('\n', stderr);
     t->progress = false;
-}
-
-bool translator_has_wishes(const struct translator *t)
-{
-    return t->prefix || t->required.n || t->banned.n || t->o.temperature > 0;
 }
 
 /* Names the lines that could not be translated. */

@@ -2,8 +2,9 @@
  * translator.h - a model at work, as `heed translate` and `heed evaluate` use it: their common
  * options, lines in, results out, how far it is.
  *
- * Call order: translator_init, translator_options, options_parse; translator_open,
- * translator_run..., translator_progress_end, translator_close.
+ * Call order: translator_init, translator_options, options_parse, translator_check_options;
+ * translator_open, translator_run..., translator_progress_end, translator_verdict,
+ * translator_close.
  */
 #ifndef HEED_CLI_TRANSLATOR_H
 #define HEED_CLI_TRANSLATOR_H
@@ -20,6 +21,9 @@ struct translator {
     int threads;
     int64_t seed;
     bool quiet;
+    struct {
+        bool beam, nbest, min_length, max_length, no_repeat_ngram, temperature, top_k, top_p, seed;
+    } given;
     /* while open */
     char default_dir[CLI_PATH_MAX];
     char languages[256]; /* to be told by --to or by a tag before each line; empty: there is one */
@@ -37,22 +41,25 @@ struct translator {
 };
 
 enum {
-    TRANSLATOR_OPTIONS = 19,
+    TRANSLATOR_OPTIONS = 15,
+    TRANSLATOR_LINE_OPTIONS = 4,
     TRANSLATOR_BLOCK = 1024 /* most lines of a call: the more to choose from, the faster */
 };
 
 /* The defaults. */
 void translator_init(struct translator *t);
-/* Entries of an option table that set t: TRANSLATOR_OPTIONS of them. */
+/* Entries of an option table that set t: TRANSLATOR_OPTIONS of them, and TRANSLATOR_LINE_OPTIONS
+ * for commands that translate lines. */
 void translator_options(struct translator *t, struct option *out);
+void translator_line_options(struct translator *t, struct option *out);
+/* Whether every option that was given has an effect. scored: the option by which a translation is
+ * given and not searched for, or NULL. */
+int translator_check_options(const struct translator *t, const char *scored);
 
 /* These return an exit code, after a sentence where it is not CLI_DONE. The close accepts what was
  * never opened. */
 int translator_open(struct translator *t);
 void translator_close(struct translator *t);
-
-/* Whether the options say what translations must be like. */
-bool translator_has_wishes(const struct translator *t);
 
 /* Whether it is known which language to translate the lines to: by --to, or by a tag before the
  * first of them that is not blank. */
