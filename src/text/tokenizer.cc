@@ -603,9 +603,11 @@ enum heed_status word_append(struct encoder *e, std::string_view word, struct he
             e->keys.clear();
             e->ids.clear();
         }
-        e->keys.emplace_back(word);
-        e->words[e->keys.back()] = {uint32_t(e->ids.size()), uint32_t(e->fresh.size())};
+        /* The word last: without memory for the others it is not remembered at all. */
+        auto at = uint32_t(e->ids.size());
         e->ids.insert(e->ids.end(), e->fresh.begin(), e->fresh.end());
+        e->keys.emplace_back(word);
+        e->words[e->keys.back()] = {at, uint32_t(e->fresh.size())};
     }
     return ids_append(out, e->fresh.data(), e->fresh.size(), err);
 }
