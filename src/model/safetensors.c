@@ -95,8 +95,11 @@ static char *header_format(const struct tensor *t, int n, size_t *len)
         memset(out, ' ', total);
         for (int i = 0; i < LENGTH_BYTES; i++)
             out[i] = (char)((uint64_t)(total - LENGTH_BYTES) >> (8 * i));
-        json_dumpb(header, out + LENGTH_BYTES, text, JSON_COMPACT);
         *len = total;
+        if (json_dumpb(header, out + LENGTH_BYTES, text, JSON_COMPACT) != text) {
+            free(out);
+            out = NULL;
+        }
     }
     json_decref(header);
     return out;
