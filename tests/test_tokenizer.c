@@ -430,6 +430,15 @@ static void test_training_errors(void **state)
                           HEED_EIO, "missing");
     expect_training_error(put_text("empty", ""), (struct heed_tokenizer_options){.vocab_size = 350},
                           HEED_EFORMAT, "no sentence");
+    char *wide = malloc(5001);
+    memset(wide, 'x', 5000);
+    wide[5000] = '\0';
+    expect_training_error(put_text("wide", wide),
+                          (struct heed_tokenizer_options){.vocab_size = 350}, HEED_EFORMAT,
+                          "1 line is longer than 4192 bytes");
+    free(wide);
+    expect_training_error("", (struct heed_tokenizer_options){.vocab_size = 350}, HEED_EIO,
+                          "name is empty");
     expect_training_error(ok, (struct heed_tokenizer_options){350, twice, 2}, HEED_EARG,
                           "given twice");
     expect_training_error(ok, (struct heed_tokenizer_options){350, space, 1}, HEED_EARG, "a b");

@@ -42,6 +42,7 @@ static const char *kind_of(mode_t mode)
 enum heed_status file_open(const char *path, int *fd, struct heed_error *err)
 {
     struct stat info;
+    if (!*path) return error_set(err, HEED_EIO, "cannot open a file whose name is empty");
     int opened = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (opened < 0) {
         bool socket = errno == ENXIO && stat(path, &info) == 0; /* which cannot be opened */

@@ -13,8 +13,8 @@ static int score(const struct lines *hyp, const struct lines *ref, const char *r
                  const char *tokenize, bool json)
 {
     if (hyp->n != ref->n) {
-        return cli_failure("standard input has %d lines, %s has %d; they must be equally many",
-                           hyp->n, ref_path, ref->n);
+        return cli_failure("standard input has %d line%s, %s has %d; they must be equally many",
+                           hyp->n, hyp->n == 1 ? "" : "s", ref_path, ref->n);
     }
     if (hyp->n == 0) return cli_failure("nothing to score: %s has no lines", ref_path);
     struct scores s;

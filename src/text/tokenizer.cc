@@ -229,6 +229,11 @@ class Sentences : public sentencepiece::SentenceIterator
         if (!failed_) return sentencepiece::util::Status();
         return sentencepiece::util::Status(sentencepiece::util::StatusCode::kUnavailable, "");
     }
+    /* How many were too long to be sentences. */
+    int64_t longer() const
+    {
+        return longer_;
+    }
     enum heed_status failed(struct heed_error *err) const
     {
         if (failed_ && err) *err = error_;
@@ -248,6 +253,7 @@ class Sentences : public sentencepiece::SentenceIterator
             const char *field = line_;
             line_ = tab ? tab + 1 : nullptr;
             left_ -= tab ? len + 1 : len;
+            longer_ += len > TRAIN_SENTENCE_BYTES;
             if (len == 0 || len > TRAIN_SENTENCE_BYTES) continue;
             value_ = well_formed(field, len);
             return true;
@@ -275,7 +281,7 @@ class Sentences : public sentencepiece::SentenceIterator
     sample part_;
     int threads_;
     size_t bytes_ = 0; /* of the sentences so far, as SentencePiece will write them */
-    int64_t seen_ = 0;
+    int64_t seen_ = 0, longer_ = 0;
     int file_ = 0;
     struct input *in_ = nullptr;
     const char *line_ = nullptr; /* what is left of the line, in the memory of in_ */
@@ -312,9 +318,16 @@ enum heed_status survey_make(survey *s, const char *const *paths, int n, struct 
     Sentences all(paths, n, {1, 1}, 0);
     for (; !all.done(); all.Next()) survey_add(s, all.value());
     if (all.failed(err)) return all.failed(err);
+    const char *others = n > 1 ? " and the files after it" : "";
+    if (s->sentences == 0 && all.longer() > 0)
+        return error_set(err, HEED_EFORMAT,
+                         "%s%s: no sentence to train a vocabulary on: %lld line%s longer than %zu "
+                         "bytes",
+                         paths[0], others, static_cast<long long>(all.longer()),
+                         all.longer() == 1 ? " is" : "s are", TRAIN_SENTENCE_BYTES);
     if (s->sentences == 0)
         return error_set(err, HEED_EFORMAT, "%s%s: no sentence to train a vocabulary on", paths[0],
-                         n > 1 ? " and the files after it" : "");
+                         others);
     return HEED_OK;
 }
 
