@@ -35,6 +35,7 @@ xz -k "$dir/text"
     --encoder-layers 1 --decoder-layers 1 --batch-tokens 256 --steps 2 --quiet \
     --src "$dir/text" --tgt "$dir/text" --out "$dir/model" || exit 1
 translate="translate --model $dir/model --beam 1 --max-length 5 --quiet"
+rescore="translate --model $dir/model --quiet"
 
 # gzip and xz, as a file, on standard input and through a pipe
 "$heed" $translate <"$dir/text" >"$dir/plain"
@@ -46,7 +47,7 @@ for form in gz xz; do
     cmp -s "$dir/out" "$dir/plain" || fail "cat text.$form | translate differs from translate <text"
     "$heed" score --ref "$dir/text.$form" <"$dir/text.$form" >"$dir/out" 2>"$dir/err"
     cmp -s "$dir/out" "$dir/score" || fail "score of text.$form differs from that of text"
-    "$heed" $translate --score-only "$dir/text.$form" <"$dir/text" >"$dir/out" 2>"$dir/err"
+    "$heed" $rescore --score-only "$dir/text.$form" <"$dir/text" >"$dir/out" 2>"$dir/err"
     [ "$(wc -l <"$dir/out")" = 200 ] || fail "translate --score-only text.$form"
     "$heed" evaluate --model "$dir/model" --beam 1 --max-length 5 --quiet --src "$dir/text.$form" \
         --ref "$dir/text.$form" >"$dir/out" 2>"$dir/err"
@@ -72,7 +73,7 @@ for form in zst:zstd bz2:bzip2 zip:zip utf16le:UTF-16 utf16be:UTF-16 utf16le.bar
     refuses 1 "standard input .*$name.*expected" "$file" $translate
     refuses 1 "standard input .*$name.*expected" "$file" score --ref "$dir/text"
     refuses 1 "$file .*$name.*expected" "$dir/text" score --ref "$file"
-    refuses 1 "$file .*$name.*expected" "$dir/text" $translate --score-only "$file"
+    refuses 1 "$file .*$name.*expected" "$dir/text" $rescore --score-only "$file"
     refuses 1 "$file .*$name.*expected" /dev/null evaluate --model "$dir/model" --src "$file" \
         --ref "$dir/text"
     refuses 1 "$file .*$name.*expected" /dev/null vocab --size 300 --out "$dir/v" "$file"
@@ -93,7 +94,7 @@ rm "$dir/broken/config.json" && mkfifo "$dir/broken/config.json"
 for odd in "$dir/pipe:a pipe" "$dir/directory:a directory" "/dev/zero:a device"; do
     file=${odd%%:*} kind=${odd##*:}
     refuses 1 "$file is $kind, expected" "$dir/text" score --ref "$file"
-    refuses 1 "$file is $kind, expected" "$dir/text" $translate --score-only "$file"
+    refuses 1 "$file is $kind, expected" "$dir/text" $rescore --score-only "$file"
     refuses 1 "$file is $kind, expected" /dev/null evaluate --model "$dir/model" --src "$file" \
         --ref "$dir/text"
     refuses 1 "$file is $kind, expected" /dev/null vocab --size 300 --out "$dir/v" "$file"
