@@ -311,6 +311,27 @@ static void check_source(const struct heed_tokenizer *t, const char *text, bool 
     free(want.v);
 }
 
+/* A text of any length has the ids that it has in one piece. */
+static void check_long_source(const struct heed_tokenizer *t, const char *words)
+{
+    size_t len = 300000, n = strlen(words);
+    char *text = malloc(len + 1);
+    for (size_t i = 0; i < len; i++) text[i] = words[i % n];
+    text[len - 1] = ' '; /* not cut off either */
+    struct heed_ids ids = {0}, want = {0};
+    assert_int_equal(tokenizer_encode_source(t, text, len, false, &ids, NULL), HEED_OK);
+    assert_int_equal(heed_encode(t, text, len, &want, NULL), HEED_OK);
+    check_same(&ids, &want);
+    size_t *end = malloc(ids.n * sizeof *end);
+    assert_int_equal(tokenizer_source_ends(t, text, len, false, end, ids.n, NULL), HEED_OK);
+    assert_int_equal(end[ids.n - 1], len);
+    for (size_t i = 1; i < ids.n; i++) assert_true(end[i] >= end[i - 1]);
+    free(end);
+    free(ids.v);
+    free(want.v);
+    free(text);
+}
+
 /* White space is a space; a tag is text, but for one at the front where it may be one. */
 static void test_source_text(void **state)
 {
@@ -329,6 +350,9 @@ static void test_source_text(void **state)
     check_source(t, ">>de<<>>zh<< der", true, NULL, 1);
     check_source(t, ">>xx<< der", true, ">>xx<< der", 0);
     check_source(t, ">>de<", false, ">>de<", 0);
+    check_long_source(t, "der Hund rennt  ");
+    check_long_source(t, " ");
+    check_long_source(t, "x");
     struct heed_ids bad = {0}, good = {0};
     assert_int_equal(tokenizer_encode_source(t, "\xff\t>>de<<", 8, false, &bad, NULL), HEED_OK);
     assert_int_equal(tokenizer_encode_source(t, "\ufffd >>de<<", 10, false, &good, NULL), HEED_OK);

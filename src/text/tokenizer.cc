@@ -530,6 +530,7 @@ enum heed_status encode(const sentencepiece::SentencePieceProcessor &processor,
 
 /* ---- texts to translate ---- */
 
+constexpr size_t STRETCH_BYTES = 1 << 16;
 constexpr std::string_view WHITE_SPACE = "\t\n\v\f\r";
 
 /* The length of the tag that a text begins with; 0: none. */
@@ -565,16 +566,35 @@ struct stretch {
     size_t at, len;
 };
 
-/* The stretches of a text to translate. Most texts are one; one with a tag that is obeyed and a tag
- * that is not has two, without the space between, which every stretch gets at its front. */
+/* Appends a stretch, or several: where words stand alone, a long one is cut at spaces, since
+ * SentencePiece takes a hundred bytes of memory for each of a text. */
+void stretch_add(const struct heed_tokenizer *t, std::vector<stretch> *out, std::string_view text,
+                 stretch x)
+{
+    size_t end = x.at + x.len;
+    while (t->words_alone && end - x.at > STRETCH_BYTES) {
+        size_t space = text.find(' ', x.at + STRETCH_BYTES);
+        if (space == text.npos || space + 1 >= end) break;
+        out->push_back({x.processor, x.at, space - x.at});
+        x.at = space + 1;
+    }
+    out->push_back({x.processor, x.at, end - x.at});
+}
+
+/* The stretches of a text to translate, without the spaces between, which every stretch gets at its
+ * front. Most texts are one; a tag that is obeyed parts from tags that are not. */
 std::vector<stretch> source_cut(const struct heed_tokenizer *t, std::string_view text, bool tagged)
 {
-    size_t tag = tagged ? language_at(t, text) : 0;
-    if (!has_language(t, text.substr(tag))) return {{&t->processor, 0, text.size()}};
-    const auto &plain = without_languages(t);
-    if (tag == 0) return {{&plain, 0, text.size()}};
-    size_t rest = tag + (text[tag] == ' ');
-    return {{&t->processor, 0, tag}, {&plain, rest, text.size() - rest}};
+    std::vector<stretch> out;
+    size_t tag = tagged ? language_at(t, text) : 0, rest = 0;
+    const auto *processor = &t->processor;
+    if (has_language(t, text.substr(tag))) {
+        processor = &without_languages(t);
+        if (tag) out.push_back({&t->processor, 0, tag});
+        if (tag) rest = tag + (text[tag] == ' ');
+    }
+    stretch_add(t, &out, text, {processor, rest, text.size() - rest});
+    return out;
 }
 
 /* Well formed, with a space for white space: byte for byte where it was well formed. */
