@@ -140,7 +140,7 @@ enum heed_precision { HEED_F32, HEED_BF16 };
 
 /* How training in this precision is computed on the engine's device, where that is not what its
  * name says: one sentence for a person, such as that bf16 is multiplied in f32 because the
- * processor is faster so. NULL: there is nothing to say. */
+ * processor is faster so. NULL: there is nothing to say, as of NULL. */
 HEED_API const char *heed_engine_note(const struct heed_engine *e, enum heed_precision precision);
 
 /* Parallel text: n source files with n target files line by line, or, where tgt is NULL, n files

@@ -95,7 +95,30 @@ static void test_engine(void **state)
     }
     refused_object(heed_engine_open("cpu", INT_MAX, &err), "threads");
     assert_null(heed_engine_open(NULL, 0, NULL));
+    assert_null(heed_engine_note(NULL, HEED_BF16));
     heed_engine_free(NULL);
+}
+
+static void test_lines(void **state)
+{
+    (void)state;
+    const char *line = NULL;
+    size_t len;
+    bool ready;
+    refused_object(heed_lines_open(NULL, &err), "path");
+    refused_object(heed_lines_open_fd(0, NULL, &err), "name");
+    refused_object(heed_lines_open_fd(-1, "no descriptor", &err), "no descriptor");
+    struct heed_lines *l = heed_lines_open(pairs, &err);
+    must(l ? HEED_OK : err.status, &err);
+    refused(heed_lines_next(NULL, &line, &len, &err), "lines");
+    refused(heed_lines_next(l, NULL, &len, &err), "line");
+    refused(heed_lines_next(l, &line, NULL, &err), "len");
+    refused(heed_lines_ready(NULL, &ready, &err), "lines");
+    refused(heed_lines_ready(l, NULL, &err), "ready");
+    must(heed_lines_next(l, &line, &len, &err), &err);
+    assert_true(line && len > 0);
+    heed_lines_free(l);
+    heed_lines_free(NULL);
 }
 
 static void test_tokenizer(void **state)
@@ -334,6 +357,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_engine),
+        cmocka_unit_test(test_lines),
         cmocka_unit_test(test_tokenizer),
         cmocka_unit_test(test_config),
         cmocka_unit_test(test_model_files),

@@ -41,7 +41,7 @@ struct heed_engine *heed_engine_open(const char *device, int threads, struct hee
 
 const char *heed_engine_note(const struct heed_engine *e, enum heed_precision precision)
 {
-    return e->be->op->note ? e->be->op->note(e->be, precision) : NULL;
+    return e && e->be->op->note ? e->be->op->note(e->be, precision) : NULL;
 }
 
 void heed_engine_free(struct heed_engine *e)

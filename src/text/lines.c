@@ -28,22 +28,32 @@ static struct heed_lines *lines_open(const char *path, int fd, const char *name,
 
 struct heed_lines *heed_lines_open(const char *path, struct heed_error *err)
 {
-    return lines_open(path, -1, NULL, err);
+    if (path) return lines_open(path, -1, NULL, err);
+    error_null(err, "path");
+    return NULL;
 }
 
 struct heed_lines *heed_lines_open_fd(int fd, const char *name, struct heed_error *err)
 {
-    return lines_open(NULL, fd, name, err);
+    if (name && fd >= 0) return lines_open(NULL, fd, name, err);
+    if (name)
+        error_set(err, HEED_EARG, "%s: descriptor is %d, expected one that is open", name, fd);
+    else
+        error_null(err, "name");
+    return NULL;
 }
 
 enum heed_status heed_lines_next(struct heed_lines *l, const char **line, size_t *len,
                                  struct heed_error *err)
 {
+    if (!l) return error_null(err, "lines");
+    if (!line || !len) return error_null(err, line ? "len" : "line");
     return input_line(l->input, line, len, err);
 }
 
 enum heed_status heed_lines_ready(struct heed_lines *l, bool *ready, struct heed_error *err)
 {
+    if (!l || !ready) return error_null(err, l ? "ready" : "lines");
     return input_ready(l->input, ready, err);
 }
 
