@@ -131,7 +131,8 @@ static enum heed_status fill_text(struct pieces *p, const struct heed_tokenizer 
     size_t at = p->ids.n;
     struct heed_span all;
     enum heed_status status = encode_source(p, t, p->read[which], &all, err);
-    if (!status && !tokenizer_spells(t, p->ids.v + at, p->ids.n - at)) {
+    bool some = p->ids.n > at; /* without an id there may be no array */
+    if (!status && some && !tokenizer_spells(t, p->ids.v + at, p->ids.n - at)) {
         p->ids.n = at;
         status = spelling_make(&p->spelling[which], t, p->read[which], !p->tag_n, err);
         if (!status) {
