@@ -386,8 +386,10 @@ int cmd_translate(int argc, char **argv)
             "words are listed; each mark of punctuation is one (Unicode's UAX #29).\n\n"
             "A long line is translated sentence by sentence. A translation\n"
             "does not depend on the lines around it or on the threads. A line that cannot be\n"
-            "translated as asked stays empty and is named on stderr; the exit code is then 1. What\n"
-            "the vocabulary cannot spell, such as an emoji, markup or a word in another script, is\n"
+            "translated as asked stays empty and is named on stderr; the exit code is then 1. "
+            "What\n"
+            "the vocabulary cannot spell, such as an emoji, markup or a word in another script, "
+            "is\n"
             "copied; rare Chinese characters and what cannot be seen are left out. Standard error\n"
             "and the JSON say so.",
         .example =

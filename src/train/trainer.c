@@ -36,9 +36,9 @@ enum { SKIPS_IN_A_ROW = 5, ROLLBACKS_MAX = 3, STEPS_IN_PEACE = 100 };
 
 struct heed_trainer {
     struct heed_train_options o;
-    int lock; /* on the output directory; -1: none */
+    int lock;           /* on the output directory; -1: none */
     struct backend *be; /* of its own */
-    int threads; /* for the text; 0: all cores */
+    int threads;        /* for the text; 0: all cores */
     struct heed_tokenizer *tokenizer;
     struct parameters *p;
     struct run *run;
