@@ -23,6 +23,10 @@ static void test_sentence(void **state)
     errno = ENOENT;
     assert_int_equal(error_errno(&err, "cannot open %s", "x"), HEED_EIO);
     assert_string_equal(err.text, "cannot open x: No such file or directory");
+    errno = ENOMEM;
+    assert_int_equal(error_errno(&err, "cannot map %s", "x"), HEED_ENOMEM);
+    assert_int_equal(err.status, HEED_ENOMEM);
+    assert_string_equal(err.text, "cannot map x: Cannot allocate memory");
     assert_int_equal(error_memory(&err, 5, "x"), HEED_ENOMEM);
     assert_string_equal(err.text, "out of memory: 5 bytes for x");
     assert_int_equal(error_set(NULL, HEED_EIO, "x"), HEED_EIO);

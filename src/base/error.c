@@ -31,16 +31,17 @@ enum heed_status error_set(struct heed_error *err, enum heed_status status, cons
 
 enum heed_status error_errno(struct heed_error *err, const char *format, ...)
 {
+    enum heed_status status = errno == ENOMEM ? HEED_ENOMEM : HEED_EIO;
     const char *why = strerror(errno);
     va_list ap;
     va_start(ap, format);
-    fill(err, HEED_EIO, format, ap);
+    fill(err, status, format, ap);
     va_end(ap);
     if (err) {
         size_t n = strlen(err->text);
         snprintf(err->text + n, sizeof err->text - n, ": %s", why);
     }
-    return HEED_EIO;
+    return status;
 }
 
 enum heed_status error_memory(struct heed_error *err, size_t bytes, const char *what)

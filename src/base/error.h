@@ -12,7 +12,7 @@ extern "C" {
  * too long for err is cut at the end, and control characters in it become '?'. */
 enum heed_status error_set(struct heed_error *err, enum heed_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The same with ": " and the system's words for errno at the end; HEED_EIO. */
+/* The same with ": " and the system's words for errno at the end; HEED_EIO, or HEED_ENOMEM. */
 enum heed_status error_errno(struct heed_error *err, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* HEED_ENOMEM: "out of memory: N bytes for WHAT". */
