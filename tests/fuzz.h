@@ -110,9 +110,9 @@ static inline bool fuzz_begin(int *argc, char ***argv, const char *const *word)
 {
     static char dictionary[PATH_MAX + 8], *args[64];
     int n = *argc;
-    if (n > 60) abort();
     for (int i = 1; i < n; i++)
         if ((*argv)[i][0] != '-') return false;
+    if (n > 60) abort();
     memcpy(args, *argv, (size_t)n * sizeof *args);
     snprintf(fuzz_corpus, sizeof fuzz_corpus, "%s.corpus", args[0]);
     mkdir(fuzz_corpus, 0777);

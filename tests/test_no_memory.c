@@ -33,6 +33,14 @@ extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_real
 extern void *__interceptor_malloc(size_t) WEAK, *__interceptor_calloc(size_t, size_t) WEAK,
     *__interceptor_realloc(void *, size_t) WEAK, *__interceptor_memalign(size_t, size_t) WEAK;
 
+/* Where the sanitizer is part of the program, operator new below reaches its malloc by way of the
+ * C++ library, and it would not know what delete gets for its own. */
+EXPORTED const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "alloc_dealloc_mismatch=0";
+}
+
 /* ---- who asks for memory ---- */
 
 enum owner {
