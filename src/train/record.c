@@ -157,10 +157,11 @@ static bool crc_of(const json_t *j, char out[9])
     if (!others) return false;
     json_object_del(others, CRC);
     char *text = json_dumps(others, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
-    if (text) snprintf(out, 9, "%08" PRIx32, crc_add(0, text, strlen(text)));
+    bool good = text != NULL;
+    if (good) snprintf(out, 9, "%08" PRIx32, crc_add(0, text, strlen(text)));
     free(text);
     json_decref(others);
-    return text;
+    return good;
 }
 
 static enum heed_status check_crc(const json_t *j, const char *path, struct heed_error *err)
