@@ -188,9 +188,9 @@ run score --ref "$dir/ref.zh" --tokenize zh
 expect 0 out '^BLEU 72\.90 '
 echo 'one line' >"$dir/in"
 run score --ref "$dir/ref"
-expect 1 err 'standard input has 1 lines, .*ref has 2'
+expect 1 err 'standard input has 1 line, .*ref has 2'
 run evaluate --model "$dir/missing" --src "$dir/in" --ref "$dir/ref"
-expect 1 err 'in has 1 lines, .*ref has 2'
+expect 1 err 'in has 1 line, .*ref has 2'
 run score --ref "$dir/ref" --tokenize martian
 expect 2 err "--tokenize is 'martian', expected one of 13a"
 : >"$dir/in"

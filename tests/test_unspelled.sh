@@ -59,7 +59,7 @@ grep -q '^20 more lines' "$dir/said" || fail "said: $(tail -1 "$dir/said")"
 # a line comes out the same whatever is around it
 cat "$dir/lines" "$dir/many" | "$heed" translate --quiet --to de >"$dir/together"
 while IFS= read -r line; do
-    "$heed" translate --quiet --to de --interactive -- "$line"
+    "$heed" translate --quiet --to de -- "$line"
 done <"$dir/lines" >"$dir/alone"
 head -3 "$dir/together" | cmp - "$dir/alone"
 

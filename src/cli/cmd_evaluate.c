@@ -24,12 +24,9 @@ struct evaluate {
 
 static int read_text(struct evaluate *c)
 {
-    if (!lines_read_file(&c->src, c->src_path) || !lines_read_file(&c->ref, c->ref_path)) {
+    if (!lines_read_file(&c->src, c->src_path) || !lines_read_file(&c->ref, c->ref_path) ||
+        !lines_match(&c->src, c->src_path, &c->ref, c->ref_path)) {
         return CLI_FAILURE;
-    }
-    if (c->src.n != c->ref.n) {
-        return cli_failure("%s has %d lines, %s has %d; they must be equally many", c->src_path,
-                           c->src.n, c->ref_path, c->ref.n);
     }
     if (c->src.n == 0) return cli_failure("nothing to translate: %s has no lines", c->src_path);
     return CLI_DONE;

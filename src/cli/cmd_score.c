@@ -12,10 +12,7 @@
 static int score(const struct lines *hyp, const struct lines *ref, const char *ref_path,
                  const char *tokenize, bool json)
 {
-    if (hyp->n != ref->n) {
-        return cli_failure("standard input has %d line%s, %s has %d; they must be equally many",
-                           hyp->n, hyp->n == 1 ? "" : "s", ref_path, ref->n);
-    }
+    if (!lines_match(hyp, "standard input", ref, ref_path)) return CLI_FAILURE;
     if (hyp->n == 0) return cli_failure("nothing to score: %s has no lines", ref_path);
     struct scores s;
     int code = scores_compute(&s, (const char *const *)hyp->v, (const char *const *)ref->v, hyp->n,

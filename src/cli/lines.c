@@ -95,3 +95,12 @@ bool lines_read_file(struct lines *out, const char *path)
     reader_close(&r);
     return good;
 }
+
+bool lines_match(const struct lines *a, const char *a_name, const struct lines *b,
+                 const char *b_name)
+{
+    if (a->n == b->n) return true;
+    cli_failure("%s has %d line%s, %s has %d; they must be equally many", a_name, a->n,
+                a->n == 1 ? "" : "s", b_name, b->n);
+    return false;
+}

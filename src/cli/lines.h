@@ -38,5 +38,9 @@ bool reader_lines(struct reader *r, struct lines *out, int max);
 
 /* Every line of a file; "-" is standard input. Returns false after a sentence on stderr. */
 bool lines_read_file(struct lines *out, const char *path);
+/* Whether two texts, which a sentence calls by these names, have as many lines; false after that
+ * sentence on stderr. */
+bool lines_match(const struct lines *a, const char *a_name, const struct lines *b,
+                 const char *b_name);
 
 #endif
