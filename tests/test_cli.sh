@@ -61,7 +61,7 @@ for c in $commands; do
         if (!/\([^(]*( to |at least )/) { print number; bad = 1 }
     }
     length($0) > 100 { print "too long: " $0; bad = 1 }
-    END { exit bad }' "$dir/out" >"$dir/err" || complain "a number without its range"
+    END { exit bad }' "$dir/out" >"$dir/err" || complain "a number without its range, or a line that is too long"
 done
 run translate --help
 expect 0 out '--beam N .* \(1 to 64, default 4\)$'

@@ -150,7 +150,7 @@ refused 1 "$dir/fresh is no model: it has no config.json" translate --model "$di
 refused 1 "nothing to translate: $dir/void has no lines" evaluate --model "$model" --src "$dir/void" --ref "$dir/void"
 # a file in the place of a text
 translate "$dir/src" >"$dir/out" 2>"$dir/err" || fail "a path as TEXT failed"
-"$heed" translate --model "$model" "$dir/src" 2>&1 >/dev/null | grep -qF "$dir/src is a file, and its name was translated; for what is in it: heed translate < $dir/src" ||
+"$heed" translate --model "$model" "$dir/src" 2>&1 >/dev/null | grep -qF "$dir/src is a file, and its name was translated; what is in it is translated from standard input: < $dir/src" ||
     fail "a path as TEXT is taken without a word"
 
 # ---- standard output that cannot be written ----

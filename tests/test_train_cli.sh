@@ -146,9 +146,9 @@ grep -q '"step":7,.*"best":true' "$dir/older/log.jsonl" || fail "older record: n
 before=$(cat "$run"/model.safetensors "$run"/$last/*.safetensors | cksum)
 accepts average --quiet --out "$dir/mean" "$run"/checkpoints/step-*
 ln -s "$dir/mean" "$dir/link"
-refuses 1 "$dir/mean is $dir/mean, which would be overwritten" quantize --out "$dir/mean" "$dir/mean"
-refuses 1 "overwritten" quantize --out "$dir/link/." "$dir/mean"
-refuses 1 "overwritten" average --out "$run/$last" "$run"/checkpoints/step-*
+refuses 1 "the output $dir/mean is the model $dir/mean itself" quantize --out "$dir/mean" "$dir/mean"
+refuses 1 'is the model' quantize --out "$dir/link/." "$dir/mean"
+refuses 1 'is the model' average --out "$run/$last" "$run"/checkpoints/step-*
 refuses 1 "holds the checkpoints of a run" average --out "$run/checkpoints" "$run"/checkpoints/step-*
 refuses 1 "$run belongs to a training run" average --out "$run" "$run"/checkpoints/step-*
 refuses 1 "$run belongs to a training run" quantize --out "$run" "$dir/mean"

@@ -44,7 +44,7 @@ done
 large=$(wc -c <"$dir/model/model.safetensors") small=$(wc -c <"$dir/int8/model.safetensors")
 [ $((small * 3)) -lt "$large" ] || fail "quantize: $small bytes of $large are not small"
 "$heed" quantize --out "$dir/again" "$dir/int8" 2>"$dir/err" && fail "quantize: int8 twice"
-grep -q "small already" "$dir/err" || fail "quantize: $(cat "$dir/err")"
+grep -q "int8 or bf16 already" "$dir/err" || fail "quantize: $(cat "$dir/err")"
 
 # ---- scoring what was found gives the score it had ----
 

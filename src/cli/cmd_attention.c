@@ -78,7 +78,8 @@ int cmd_attention(int argc, char **argv)
         {"layer", "N", "of the decoder, from 1; 0: the last but one", .integer = &c.layer,
          .max = 1e6},
         {"head", "N", "from 1; 0: their mean", .integer = &c.head, .max = 1e6},
-        {"translation", "TEXT", "this one, and not what the model finds", .string = &c.tgt},
+        {"translation", "TEXT", "show this translation, and not what the model finds",
+         .string = &c.tgt},
     };
     translator_options(&c.t, option);
     const struct usage usage = {
@@ -86,9 +87,11 @@ int cmd_attention(int argc, char **argv)
         .summary = "draw what a translation looked at",
         .synopsis = "[--model DIR] [options] TEXT",
         .about =
-            "Translates TEXT and shows what each token of the translation gave to each of the\n"
-            "source: a row for each token, a column for each of the source, the darker the more.\n"
-            "For a translation with wishes, give what heed translate prints as --translation.",
+            "Translates TEXT and shows how much attention each token of the translation gave to\n"
+            "each token of TEXT: a row for each of the former, a column for each of the latter,\n"
+            "the darker the more.\n\n"
+            "For one that was found with --prefix, --require or --ban, give what heed translate\n"
+            "printed as --translation.",
         .example =
             "  heed attention --to de \"A dog runs.\"\n"
             "  heed attention --model model --layer 2 --head 1 --out dog.svg \"A dog runs.\"",

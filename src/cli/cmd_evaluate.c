@@ -126,9 +126,10 @@ int cmd_evaluate(int argc, char **argv)
         .command = "evaluate",
         .summary = "translate a test set and score the translation",
         .synopsis = "[--model DIR] --src FILE --ref FILE [options]",
-        .about = "Prints what heed translate and heed score would, less the translation, which "
-                 "--out keeps:\n"
-                 "BLEU, chrF and the speed. Loading the model is not counted.",
+        .about =
+            "Translates --src, scores the translation against --ref and prints BLEU, chrF and the\n"
+            "speed; loading the model is not counted. --out keeps the translation. Give\n"
+            "--tokenize zh where the reference is Chinese.",
         .example = "  heed evaluate --model model --src test.en --ref test.de\n"
                    "  heed evaluate --model model --src test.en --ref test.zh --tokenize zh --json",
         .option = option,

@@ -42,7 +42,8 @@ int cmd_score(int argc, char **argv)
         .command = "score",
         .summary = "BLEU and chrF of a translation",
         .synopsis = "--ref FILE [options] < TRANSLATION",
-        .about = "The scores are those of sacreBLEU with the signature that is printed.",
+        .about = "The scores are those of sacreBLEU with the signature that is printed.\n"
+                 "Give --tokenize zh where the reference is Chinese.",
         .example = "  heed translate --model model < test.en | heed score --ref test.de",
         .option = option,
         .n = sizeof option / sizeof option[0],

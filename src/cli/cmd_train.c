@@ -238,7 +238,7 @@ static int parse(struct train *t, int argc, char **argv)
          .required = true},
 
         {.help = "model (what is not given comes from the preset)"},
-        {"preset", NULL, "size of the model", .string = &t->preset,
+        {"preset", NULL, "size of the model; base and big are the paper's", .string = &t->preset,
          .choices = "tiny|small|base|big"},
         {"d-model", "N", "width of the model", .integer = &c->d_model, .min = 1, .max = 16384},
         {"d-ff", "N", "inner width of the feed-forward", .integer = &c->d_ff, .min = 1,
@@ -283,7 +283,7 @@ static int parse(struct train *t, int argc, char **argv)
          .clears = true},
         {"valid-tokenize", NULL, "for that BLEU", .string = &o->valid_tokenize,
          .given = &t->valid_tokenize_given, .choices = "13a|zh|intl|char|none"},
-        {"best-by", NULL, "figure that the best validation has, for DIR/best and --patience",
+        {"best-by", NULL, "figure that tells the best validation, for DIR/best and --patience",
          .string = &t->best_by, .given = &t->best_by_given, .choices = "nll|bleu|chrf"},
         {"patience", "N", "stop after N validations without a better one; 0: never",
          .integer = &o->patience, .max = many},

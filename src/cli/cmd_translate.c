@@ -26,7 +26,8 @@ struct translate {
     int64_t unspelled; /* lines with what the vocabulary cannot spell */
 };
 
-/* Pharaoh's form, places of words from 0: "0-0 1-2 2-1". */
+/* The links between words in Pharaoh's form, "0-0 1-2 2-1": the number of a source word, then that
+ * of a target word, both from 0. */
 static void print_links(const struct heed_alignment *a)
 {
     const char *space = "";
@@ -37,7 +38,8 @@ static void print_links(const struct heed_alignment *a)
     }
 }
 
-/* A line for a line; with links between words behind the translation, where they are asked for. */
+/* A line for each line, with the links between words behind the translation where the user asks
+ * for them. */
 static void print_plain(const struct translate *c, const struct heed_result *r)
 {
     text_print(stdout, r->text, r->len);
@@ -46,8 +48,8 @@ static void print_plain(const struct translate *c, const struct heed_result *r)
     putchar('\n');
 }
 
-/* Moses' form: the number of the sentence from 0, a translation, what its score is made of, the
- * score; a line for each. */
+/* A line for each translation in the form of Moses' n-best lists: the number of the source line
+ * from 0, the translation, what its score is made of, and the score. */
 static void print_nbest(const struct translate *c, int64_t line, const struct heed_result *r)
 {
     for (int k = 0; k < c->t.o.nbest && r[k].text && !r[0].status; k++) {
@@ -224,8 +226,8 @@ static void remark_file(const char *text)
     struct stat found;
     if (stat(text, &found) != 0 || !S_ISREG(found.st_mode)) return;
     fprintf(stderr,
-            "%s is a file, and its name was translated; for what is in it: heed translate "
-            "< %s\n",
+            "%s is a file, and its name was translated; what is in it is translated from standard "
+            "input: < %s\n",
             text, text);
 }
 
@@ -363,10 +365,12 @@ int cmd_translate(int argc, char **argv)
                                      "translations of a line, best first; at most the beam",
                                      .integer = &c.t.o.nbest, .min = 1, .max = 64,
                                      .given = &c.t.given.nbest},
-        {"score-only", "FILE", "print score, log-probability and tokens of its translations",
+        {"score-only", "FILE",
+         "score its lines as translations: prints score, log-probability, tokens",
          .string = &c.score_only},
-        {"json", NULL, "a JSON object a line, with the scores of every token", .flag = &c.json},
-        {"align", NULL, "which words come from which", .flag = &c.t.o.align},
+        {"json", NULL, "print a JSON object a line, with the scores of every token",
+         .flag = &c.json},
+        {"align", NULL, "print which words come from which", .flag = &c.t.o.align},
         {"interactive", NULL, "answer each line before waiting for the next",
          .flag = &c.interactive},
     };
@@ -377,21 +381,20 @@ int cmd_translate(int argc, char **argv)
         .summary = "translate lines of text",
         .synopsis = "[--model DIR] [options] [TEXT...] < SOURCE > TRANSLATION",
         .about =
-            "Translates each TEXT or, without one, each line of standard input; a line out for\n"
-            "every line in. With --nbest there is one for each translation, as Moses writes them:\n"
+            "Translates each TEXT or, without one, each line of standard input, which is plain,\n"
+            "gzip or xz; a line out for every line in. A long line is translated sentence by\n"
+            "sentence. On a CPU a translation does not depend on the lines around it.\n\n"
+            "With --nbest above 1 there is a line for each translation, in the form of Moses:\n"
             "  NUMBER ||| TRANSLATION ||| logp= X tokens= N ||| SCORE\n"
-            "where NUMBER is that of the line, from 0. With --align ' ||| ' and links follow:\n"
-            "pairs SOURCE-TARGET of words, from 0, as in Pharaoh's form and in the JSON, where "
-            "the\n"
-            "words are listed; each mark of punctuation is one (Unicode's UAX #29).\n\n"
-            "A long line is translated sentence by sentence. A translation\n"
-            "does not depend on the lines around it or on the threads. A line that cannot be\n"
-            "translated as asked stays empty and is named on stderr; the exit code is then 1. "
-            "What\n"
-            "the vocabulary cannot spell, such as an emoji, markup or a word in another script, "
-            "is\n"
-            "copied; rare Chinese characters and what cannot be seen are left out. Standard error\n"
-            "and the JSON say so.",
+            "where NUMBER counts the lines of the source from 0. With --align ' ||| ' and links\n"
+            "follow the translation, with --nbest only the best one: pairs SOURCE-TARGET of\n"
+            "words, counted from 0, in the form of Pharaoh. Words are those of Unicode's UAX\n"
+            "#29, marks of punctuation among them; --json lists them.\n\n"
+            "A line that cannot be translated as asked stays empty (with --nbest there is none,\n"
+            "in the JSON there is an \"error\") and is named on standard error; the exit code is\n"
+            "then 1. What the vocabulary cannot spell, such as an emoji, markup or a word in\n"
+            "another script, is copied; rare Chinese characters and invisible ones are left out.\n"
+            "Standard error and the JSON say so.",
         .example =
             "  heed translate --to de \"A dog runs.\"\n"
             "  heed translate --model model < test.en > test.de\n"

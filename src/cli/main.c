@@ -37,12 +37,15 @@ static int help(void)
     for (int i = 0; i < COMMANDS; i++) {
         printf("  %-12s%s\n", commands[i].name, commands[i].summary);
     }
-    puts("\n`heed help COMMAND` explains one; `heed --version` prints the version.\n\n"
-         "example:\n"
-         "  heed translate --to de \"A dog runs.\"\n"
-         "  heed vocab --size 8000 --out vocab.model train.tsv\n"
-         "  heed train --pairs train.tsv --vocab vocab.model --preset small --out model\n"
-         "  echo \"A dog runs.\" | heed translate --model model");
+    puts(
+        "\n`heed help COMMAND` explains one; `heed --version` prints the version. The environment\n"
+        "variable HEED_DEVICE is the default of --device, such as cpu:avx2: no newer instructions\n"
+        "than AVX2. Exit codes: 0 done, 1 failure, 2 wrong usage.\n\n"
+        "example:\n"
+        "  heed translate --to de \"A dog runs.\"\n"
+        "  heed vocab --size 8000 --out vocab.model train.tsv\n"
+        "  heed train --pairs train.tsv --vocab vocab.model --preset small --out model\n"
+        "  echo \"A dog runs.\" | heed translate --model model");
     return cli_flush();
 }
 

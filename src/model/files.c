@@ -15,7 +15,7 @@ static bool has(const char *dir, const char *name)
     return file_join(path, sizeof path, dir, name, NULL) == HEED_OK && file_exists(path);
 }
 
-/* The directory that holds a checkpoint among others. */
+/* Whether dir is a checkpoint and out the directory that holds it. */
 static bool holds_checkpoint(const char *out, const char *dir)
 {
     char parent[PATH];
@@ -31,7 +31,7 @@ enum heed_status files_check_out(const char *const *dirs, int n, const char *out
     for (int i = 0; i < n; i++) {
         if (file_is_same(out, dirs[i]))
             return error_set(err, HEED_EARG,
-                             "%s is %s, which would be overwritten: choose another directory", out,
+                             "the output %s is the model %s itself: choose another directory", out,
                              dirs[i]);
         if (holds_checkpoint(out, dirs[i]))
             return error_set(err, HEED_EARG,

@@ -20,8 +20,8 @@ static enum heed_status check_large(const struct safetensors *file, const char *
     for (int i = 0; i < safetensors_count(file); i++)
         if (safetensors_at(file, i)->type != TYPE_F32)
             return error_set(err, HEED_EFORMAT,
-                             "%s: tensor %s is not F32: the weights are small already", path,
-                             safetensors_at(file, i)->name);
+                             "%s: tensor %.80s is not F32: the weights are int8 or bf16 already",
+                             path, safetensors_at(file, i)->name);
     return HEED_OK;
 }
 
