@@ -140,7 +140,7 @@ enum heed_precision { HEED_F32, HEED_BF16 };
 
 /* How training in this precision is computed on the engine's device, where that is not what its
  * name says: one sentence for a person, such as that bf16 is multiplied in f32 because the
- * processor is faster so. NULL: there is nothing to say, as of NULL. */
+ * processor is faster so. NULL: there is nothing to say, or e is NULL. */
 HEED_API const char *heed_engine_note(const struct heed_engine *e, enum heed_precision precision);
 
 /* Parallel text: n source files with n target files line by line, or, where tgt is NULL, n files
@@ -202,8 +202,9 @@ struct heed_train_options {
     int64_t save_every;         /* steps; 0: only at the end */
     int keep;                   /* newest checkpoints kept, besides the best */
     /* Go on from the newest checkpoint in out, or, if that is damaged, from the one before. Only
-     * steps, valid_every, patience, save_every, keep and event may differ from what the run began
-     * with; validation text may be new to it. */
+     * steps, valid_every, valid_bleu, patience, save_every, keep and event may differ from what the
+     * run began with, and valid_tokenize unless best_by is HEED_BEST_BLEU; validation text may be
+     * new to the run. */
     bool resume;
     void (*event)(void *user, const struct heed_event *e); /* may be NULL */
     void *user;
@@ -299,7 +300,9 @@ struct heed_result {
     float logp;              /* the sum of these */
     float score;             /* what results are ordered by; those that were cut come last */
     unsigned flags;          /* of the best one: what went wrong, see heed_flag */
-    /* What the vocabulary cannot spell, see HEED_FLAG_UNSPELLED. */
+    /* Stretches of the text that the vocabulary cannot spell, as explained below heed_flag: those
+     * that were copied into the translation, and those that were not; bytes that were taken out of
+     * the translation are in left_out too. */
     const char *const *copied, *const *left_out;
     int copied_n, left_out_n;
     const struct heed_alignment *alignment; /* of the best one, if options.align and the text is
@@ -318,7 +321,7 @@ enum heed_flag {
     HEED_FLAG_COPY = 2,      /* is its source */
     HEED_FLAG_CUT = 4,       /* reached the longest length without an end */
     HEED_FLAG_RETRIED = 8,   /* is, or was not mended by, a second try */
-    HEED_FLAG_UNSPELLED = 16 /* something was copied or left out, of any result */
+    HEED_FLAG_UNSPELLED = 16 /* `copied` or `left_out` is not empty; set in every such result */
 };
 
 /*
@@ -342,7 +345,6 @@ HEED_API struct heed_session *heed_session_open(const struct heed_model *m,
  * text is a space to the model. A tag such as >>de<< at the front of a text says the language to
  * translate to; elsewhere, and where options.to says it, it is text. (*out)[i * nbest] is the best
  * translation of text i, the others follow. They stay valid until the next call on this session. */
-
 HEED_API enum heed_status heed_translate(struct heed_session *s, const char *const *src, int n,
                                          const struct heed_result **out, struct heed_error *err);
 /* What is asked of the translations of one text; {0}: nothing. Texts are found as the tokens that
