@@ -47,9 +47,9 @@ bool gemm_in_bf16(const struct gemm *g)
     return g->dnnl && g->isa.bf16_products;
 }
 
-bool gemm_kernel_taken(const char *name, bool amx)
+bool gemm_kernel_taken(const char *name)
 {
-    return !strncmp(name, "brg", strlen("brg")) && (amx || !strstr(name, "amx"));
+    return !strncmp(name, "brg", strlen("brg")) && !strstr(name, "amx");
 }
 
 /* ---- products of bf16 in f32 ---- */
@@ -138,8 +138,7 @@ enum heed_status gemm_open(struct gemm **out, int threads, const struct isa *isa
     g->threads = threads < most ? threads : most;
     g->isa = *isa;
     g->kernels = isa_kernels(isa->level);
-    enum heed_status status =
-        isa->dnnl ? gemm_dnnl_open(&g->dnnl, g->threads, isa->amx, err) : HEED_OK;
+    enum heed_status status = isa->dnnl ? gemm_dnnl_open(&g->dnnl, g->threads, err) : HEED_OK;
     if (status == HEED_OK)
         *out = g;
     else

@@ -59,14 +59,12 @@ extern gemm_step gemm_step_baseline, gemm_step_avx2, gemm_step_avx512;
 extern const size_t gemm_plain_work;
 void gemm_plain_run(const struct gemm_job *j, gemm_step *step, void *work, int threads);
 
-/* Which of oneDNN's kernels are taken, by the names that it gives them: gemm_dnnl.c says why. amx:
- * those for AMX work. */
-bool gemm_kernel_taken(const char *name, bool amx);
+/* Which of oneDNN's kernels are taken, by the names that it gives them: gemm_dnnl.c says why. */
+bool gemm_kernel_taken(const char *name);
 
 /* *out is NULL in a build without oneDNN. */
 struct gemm_dnnl;
-enum heed_status gemm_dnnl_open(struct gemm_dnnl **out, int threads, bool amx,
-                                struct heed_error *err);
+enum heed_status gemm_dnnl_open(struct gemm_dnnl **out, int threads, struct heed_error *err);
 void gemm_dnnl_free(struct gemm_dnnl *d);
 /* HEED_EUNSUPPORTED, without a sentence: this product is better left to gemm_plain_run. */
 enum heed_status gemm_dnnl_run(struct gemm_dnnl *d, const struct gemm_job *j,

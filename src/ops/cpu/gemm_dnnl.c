@@ -13,9 +13,12 @@
  * - Only "brg" kernels are taken. They add in an order that the inner side decides. The others
  *   (before AVX-512, in bf16 without its instructions, for views with other columns beside them)
  *   treat the last rows unlike the first and cut them by the number of threads.
- * - Kernels for AMX are taken only where AMX works. oneDNN goes by the flags of CPUID, which a
- *   virtual machine may show without the rest. (dnnl_set_max_cpu_isa would hold it too, but for the
- *   whole process, only before its first use, and over what the user's environment asks for.)
+ * - Kernels for AMX are not taken. They split the inner side among the threads: on a Xeon with AMX,
+ *   oneDNN 2.6 gave other bits with 2 threads than with 1, and with 272 rows than with 784. And
+ * where a virtual machine shows the flags of AMX but hides the CPUID leaf that describes its tiles,
+ * they end in an illegal instruction. (dnnl_set_max_cpu_isa would keep oneDNN from AMX as well, but
+ * for the whole process, before its first use only, and against what the user's environment asks
+ * for.)
  * - The long inner side of a weight gradient is cut here into pieces that are added one after the
  *   other; oneDNN would split it among the threads.
  */
@@ -121,7 +124,6 @@ enum { SLOTS = 4096, SLOTS_FULL = 2048 };
 
 struct gemm_dnnl {
     int threads;
-    bool amx;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     void *scratch; /* as large as the hungriest product so far */
@@ -227,7 +229,7 @@ static dnnl_status_t product_init(struct product *p, const struct gemm_dnnl *d, 
     dnnl_status_t s = key_plan(&plan, k, d->engine);
     if (s == dnnl_success)
         s = dnnl_primitive_desc_query(plan, dnnl_query_impl_info_str, 0, &kernel);
-    if (s == dnnl_success && gemm_kernel_taken(kernel, d->amx)) s = product_build(p, d, plan);
+    if (s == dnnl_success && gemm_kernel_taken(kernel)) s = product_build(p, d, plan);
     if (s == dnnl_unimplemented) s = dnnl_success;
     if (s != dnnl_success) product_release(p);
     if (plan) dnnl_primitive_desc_destroy(plan);
@@ -408,13 +410,11 @@ enum heed_status gemm_dnnl_run(struct gemm_dnnl *d, const struct gemm_job *j,
     return status;
 }
 
-enum heed_status gemm_dnnl_open(struct gemm_dnnl **out, int threads, bool amx,
-                                struct heed_error *err)
+enum heed_status gemm_dnnl_open(struct gemm_dnnl **out, int threads, struct heed_error *err)
 {
     struct gemm_dnnl *d = calloc(1, sizeof *d);
     if (!d) return error_memory(err, sizeof *d, "the table of matrix products");
     d->threads = threads;
-    d->amx = amx;
     dnnl_status_t s =
         memory_left() ? guarded(call_start, (struct call){.d = d}) : dnnl_out_of_memory;
     if (s != dnnl_success) {

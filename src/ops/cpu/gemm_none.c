@@ -4,10 +4,9 @@
  */
 #include "ops/cpu/gemm.h"
 
-enum heed_status gemm_dnnl_open(struct gemm_dnnl **out, int threads, bool amx,
-                                struct heed_error *err)
+enum heed_status gemm_dnnl_open(struct gemm_dnnl **out, int threads, struct heed_error *err)
 {
-    (void)threads, (void)amx, (void)err;
+    (void)threads, (void)err;
     *out = NULL;
     return HEED_OK;
 }

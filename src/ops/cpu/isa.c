@@ -2,17 +2,14 @@
  * isa.c - which instructions the CPU backend uses. See isa.h.
  *
  * A flag of CPUID says that the processor knows an instruction, not that it may be used: the system
- * must save the registers it works on (XCR0), and a virtual machine can show the flags of AMX while
- * it hides the leaf that describes its tiles. oneDNN reads that leaf without asking whether it is
- * there, and its kernels for AMX then end in an illegal instruction.
+ * must also save the registers that it works on (XCR0). The flags of AMX are not looked at, because
+ * no kernel for AMX is used: gemm_dnnl.c says why oneDNN's are not.
  */
 #include "ops/cpu/isa.h"
 
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 #include "ops/cpu/attention.h"
@@ -32,16 +29,12 @@ enum {
     EBX7_AVX512DQ = 1 << 17,
     EBX7_AVX512BW = 1 << 30,
     ECX7_AVX512_VNNI = 1 << 11,
-    EDX7_AMX_BF16 = 1 << 22,
-    EDX7_AMX_TILE = 1 << 24,
     EAX7_1_AVX512_BF16 = 1 << 5,
 };
 #define EBX7_AVX512VL (1u << 31)
 
-/* State that the system saves: the upper halves of 256-bit registers, those of AVX-512, AMX's */
-enum { XCR0_AVX = 0x6, XCR0_AVX512 = 0xe6, XCR0_TILES = 0x60000 };
-
-enum { LEAF_TILES = 0x1d };
+/* State that the system saves: the upper halves of 256-bit registers, and those of AVX-512 */
+enum { XCR0_AVX = 0x6, XCR0_AVX512 = 0xe6 };
 
 static bool has(uint64_t value, uint64_t bits)
 {
@@ -56,36 +49,19 @@ static uint64_t read_xcr0(void)
     return (uint64_t)high << 32 | low;
 }
 
-/* Linux hands AMX's large registers to processes that ask for them. oneDNN asks as well; a process
- * that is refused must know before it chooses. */
-static bool ask_for_tiles(void)
-{
-#ifdef __linux__
-    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
-    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
-#else
-    return false;
-#endif
-}
-
 struct cpuid isa_read(void)
 {
     struct cpuid c = {0};
-    uint32_t name[3], unused;
-    __cpuid(0, c.highest, name[0], name[2], name[1]);
+    uint32_t highest, name[3], unused; /* highest: the leaves above this one do not exist */
+    __cpuid(0, highest, name[0], name[2], name[1]);
     memcpy(c.vendor, name, sizeof name);
     __cpuid(1, unused, unused, c.ecx1, unused);
-    if (c.highest >= 7) {
+    if (highest >= 7) {
         uint32_t subleaves;
-        __cpuid_count(7, 0, subleaves, c.ebx7, c.ecx7, c.edx7);
+        __cpuid_count(7, 0, subleaves, c.ebx7, c.ecx7, unused);
         if (subleaves >= 1) __cpuid_count(7, 1, c.eax7_1, unused, unused, unused);
     }
-    if (c.highest >= LEAF_TILES) {
-        __cpuid_count(LEAF_TILES, 0, c.palettes, unused, unused, unused);
-        __cpuid_count(LEAF_TILES, 1, c.palette[0], c.palette[1], c.palette[2], unused);
-    }
     if (c.ecx1 & ECX1_OSXSAVE) c.xcr0 = read_xcr0();
-    c.tiles = has(c.edx7, EDX7_AMX_TILE) && has(c.xcr0, XCR0_TILES) && ask_for_tiles();
     (void)unused;
     return c;
 }
@@ -111,14 +87,6 @@ static bool has_avx512(const struct cpuid *c)
            has(c->ebx7, EBX7_AVX512F | EBX7_AVX512DQ | EBX7_AVX512BW | EBX7_AVX512VL);
 }
 
-/* AMX with products of bf16, described and permitted: bytes, rows and names of the tiles. */
-static bool has_amx(const struct cpuid *c)
-{
-    return has_avx512(c) && has(c->edx7, EDX7_AMX_TILE | EDX7_AMX_BF16) &&
-           has(c->xcr0, XCR0_TILES) && c->tiles && c->highest >= LEAF_TILES && c->palettes >= 1 &&
-           c->palette[0] && c->palette[1] && c->palette[2];
-}
-
 /* Where processors of Intel have AVX-512's dot products of bf16, these run at half the rate of f32
  * multiplications at best, so that two products in one instruction gain nothing; those of AMD run
  * at the full rate. Additions of f32 have units of their own on AMD's, which F32_PAIRS uses. */
@@ -128,8 +96,7 @@ struct isa isa_best(const struct cpuid *c)
     bool avx512 = has_avx512(c), bf16 = avx512 && has(c->eax7_1, EAX7_1_AVX512_BF16);
     struct isa isa = {.level = avx512 ? ISA_AVX512 : has_avx2(c) ? ISA_AVX2 : ISA_BASELINE};
     isa.dnnl = true;
-    isa.amx = has_amx(c);
-    isa.bf16_products = bf16 && (isa.amx || !intel);
+    isa.bf16_products = bf16 && !intel;
     isa.f32_pairs = avx512 && amd;
     isa.bf16_dot = bf16 && !intel;
     isa.i8_dot = avx512 && has(c->ecx7, ECX7_AVX512_VNNI);

@@ -14,23 +14,18 @@
 /* What the kernel files are compiled for; each level has all of those below it. */
 enum isa_level { ISA_BASELINE, ISA_AVX2, ISA_AVX512, ISA_LEVELS };
 
-/* What CPUID, XGETBV and the system say. All zero: a processor of another architecture. */
+/* What CPUID and XGETBV say. All zero: a processor of another architecture. */
 struct cpuid {
-    char vendor[13];           /* leaf 0 */
-    uint32_t highest;          /* leaf 0, EAX: the leaves above this one do not exist */
-    uint32_t ecx1;             /* leaf 1 */
-    uint32_t ebx7, ecx7, edx7; /* leaf 7 */
-    uint32_t eax7_1;           /* leaf 7, subleaf 1 */
-    uint32_t palettes;         /* leaf 0x1D, EAX: how many layouts of AMX's tiles there are */
-    uint32_t palette[3];       /* leaf 0x1D, subleaf 1, EAX to ECX: what the first looks like */
-    uint64_t xcr0;             /* which registers the system saves */
-    bool tiles;                /* the system lets this process use AMX's tiles */
+    char vendor[13];     /* leaf 0 */
+    uint32_t ecx1;       /* leaf 1 */
+    uint32_t ebx7, ecx7; /* leaf 7 */
+    uint32_t eax7_1;     /* leaf 7, subleaf 1 */
+    uint64_t xcr0;       /* which registers the system saves */
 };
 
 struct isa {
     enum isa_level level;
     bool dnnl;          /* oneDNN may be used */
-    bool amx;           /* its kernels for AMX too */
     bool bf16_products; /* products of bf16 are computed in bf16; otherwise in f32, from operands
                          * that are widened first */
     /* products with packed weights, see packed_kernels.c */
