@@ -175,6 +175,15 @@ static void test_reading(void **state)
 
 /* ---- where it goes ---- */
 
+static char *repeated(const char *part, size_t times)
+{
+    size_t len = strlen(part);
+    char *text = malloc(len * times + 1);
+    for (size_t i = 0; i < times; i++) memcpy(text + i * len, part, len);
+    text[len * times] = '\0';
+    return text;
+}
+
 /* link: for each word of the translation a digit, the place of the word of `read` it comes from, or
  * a dash. */
 static const struct {
@@ -194,6 +203,7 @@ static const struct {
     {"The 😀 fox", "Der Fuchs", "--", "Der Fuchs 😀"},
     {"The fox met Wałęsa.", "Der Fuchs traf es.", "01233", "Der Fuchs traf Wałęsa es."},
     {"The 😀 fox ☃ jumps", "Fuchs", "1", "😀 Fuchs ☃"},
+    {"The fox jumps 😀 over", "Der Fuchs", "0-", "Der 😀 Fuchs"},
     {"😀 ☃", "", "", "😀 ☃"},
 };
 
@@ -239,6 +249,36 @@ static void test_restoring(void **state)
         free(words[1].v);
         spelling_release(&s);
     }
+}
+
+/* The time for a stretch does not grow with the text, even where hardly any word has a link: with
+ * all words looked at for each, this would take hours. */
+static void test_many_stretches(void **state)
+{
+    (void)state;
+    enum { STRETCHES = 20000 };
+    struct heed_error err = {0};
+    struct spelling s = {0};
+    struct spans words[2] = {0};
+    char *text = repeated("The 😀 ", STRETCHES);
+    int *link;
+    must(spelling_make(&s, vocab, text, false, &err), &err);
+    assert_int_equal(s.n, STRETCHES);
+    struct heed_result r = {.text = strdup(s.read), .len = strlen(s.read)};
+    must(words_split(&words[0], r.text, r.len, &err), &err);
+    must(words_split(&words[1], r.text, r.len, &err), &err);
+    struct heed_alignment *a = alignment_make(words, &link, &err);
+    link[STRETCHES - 1] = STRETCHES - 1;
+    must(restore_text(&r, &s, a, (struct restore_options){0}, NULL, &err), &err);
+    assert_int_equal(r.copied_n, STRETCHES);
+    assert_int_equal(r.len, strlen(text) - 1); /* without the last space */
+    texts_release(&(struct texts){(char **)r.copied, r.copied_n});
+    free((char *)r.text);
+    free(a);
+    free(words[0].v);
+    free(words[1].v);
+    spelling_release(&s);
+    free(text);
 }
 
 /* ---- bytes that the model makes up ---- */
@@ -474,10 +514,11 @@ int main(int argc, char **argv)
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vocabularies), cmocka_unit_test(test_reading),
-        cmocka_unit_test(test_restoring),    cmocka_unit_test(test_made_up),
-        cmocka_unit_test(test_any_text),     cmocka_unit_test(test_same),
-        cmocka_unit_test(test_scores),       cmocka_unit_test(test_wishes),
-        cmocka_unit_test(test_picture),      cmocka_unit_test(test_long_text),
+        cmocka_unit_test(test_restoring),    cmocka_unit_test(test_many_stretches),
+        cmocka_unit_test(test_made_up),      cmocka_unit_test(test_any_text),
+        cmocka_unit_test(test_same),         cmocka_unit_test(test_scores),
+        cmocka_unit_test(test_wishes),       cmocka_unit_test(test_picture),
+        cmocka_unit_test(test_long_text),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -33,10 +33,11 @@ static enum heed_status tokens_open(struct tokens *x, size_t n, struct heed_erro
     return x->end && x->word ? HEED_OK : error_memory(err, n * sizeof *x->end, "an alignment");
 }
 
-/* A token belongs to the word its last byte is in: spaces stand at the start of one. */
+/* A token belongs to the word its last byte is in: spaces stand at the start of one. offset: where
+ * the part begins; no token belongs to a word before it. */
 static void tokens_place(struct tokens *x, size_t offset, const struct spans *words)
 {
-    size_t w = 0;
+    size_t w = (size_t)spans_ended(words->v, (int)words->n, offset);
     for (size_t i = 0; i < x->n; i++) {
         size_t end = offset + x->end[i];
         while (w < words->n && words->v[w].at + words->v[w].len < end) w++;

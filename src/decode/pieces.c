@@ -388,7 +388,8 @@ bool text_has(const char *text, size_t len, const char *part, size_t part_len)
 
 enum heed_status texts_add(struct texts *x, const char *text, size_t len, struct heed_error *err)
 {
-    char **v = realloc(x->v, (x->n + 1) * sizeof *v);
+    bool full = (x->n & (x->n - 1)) == 0; /* there is room for the next power of two */
+    char **v = full ? realloc(x->v, ((size_t)x->n * 2 + 1) * sizeof *v) : x->v;
     if (v) x->v = v;
     char *copy = v ? strndup(text, len) : NULL;
     if (!copy) return error_memory(err, len + 1, "what cannot be spelled");

@@ -20,20 +20,6 @@ bool restore_needs_alignment(const struct spelling *s)
     return false;
 }
 
-/* The last word that ends at or before `at`, or -1. */
-static int word_before(const struct heed_span *word, int n, size_t at)
-{
-    int low = 0, high = n;
-    while (low < high) {
-        int i = low + (high - low) / 2;
-        if (word[i].at + word[i].len <= at)
-            low = i + 1;
-        else
-            high = i;
-    }
-    return low - 1;
-}
-
 /* <b> belongs to what is behind it, </b> to what is before it. */
 static bool is_opening(const char *stretch, size_t len)
 {
@@ -54,16 +40,51 @@ static bool leans_forward(const char *text, struct heed_span x)
     return before == behind ? is_opening(text + x.at, x.len) : behind;
 }
 
+/* What comes from a word of the source: the first and the last word of the translation that are
+ * linked to it, and the nearest words of the source, itself among them, that have any such link. */
+struct linked {
+    int first, last;    /* -1: no word is linked to it */
+    int before, behind; /* -1 and the number of words of the source: there is none */
+};
+
+static void linked_find(struct linked *x, const struct heed_alignment *a)
+{
+    for (int i = 0; i < a->sources; i++) x[i] = (struct linked){-1, -1, -1, a->sources};
+    for (int j = 0; j < a->targets; j++) {
+        if (a->link[j] < 0) continue;
+        struct linked *word = &x[a->link[j]];
+        if (word->first < 0) word->first = j;
+        word->last = j;
+    }
+    for (int i = 0, k = a->sources - 1; i < a->sources; i++, k--) {
+        x[i].before = x[i].first >= 0 ? i : i > 0 ? x[i - 1].before : -1;
+        x[k].behind = x[k].first >= 0 ? k : i > 0 ? x[k + 1].behind : a->sources;
+    }
+}
+
+/* The words of the source between which a stretch stood. */
+struct gap {
+    int before, behind; /* the same: it stood inside of this word */
+    bool forward;       /* it belongs to the word behind it */
+};
+
 /* Of the places in a translation that follow a word that comes from `before`, or precede one that
  * comes from `behind`: the best is between two such words. Otherwise as few as possible of the
- * words from [0, split) come behind it and of the others before it. -1: there is none. */
-static int place_between(const struct heed_alignment *a, int before, int behind, int split,
-                         bool forward)
+ * words from [0, split) come behind it and of the others before it. Only the part of the
+ * translation that has such words is looked at, so the time for a stretch does not grow with the
+ * text. */
+static int place_between(const struct heed_alignment *a, const struct linked *x, int before,
+                         int behind, int split, bool forward)
 {
-    int at = -1, wrong = 0;
+    int from = a->targets, to = -1, at = -1, wrong = 0;
     long best = 0;
-    for (int i = 0; i < a->targets; i++) wrong += a->link[i] >= 0 && a->link[i] < split;
-    for (int j = 0; j <= a->targets; j++) {
+    for (int k = 0; k < 2; k++) {
+        int word = k ? behind : before;
+        if (word < 0 || word >= a->sources || x[word].first < 0) continue;
+        if (x[word].first < from) from = x[word].first;
+        if (x[word].last > to) to = x[word].last;
+    }
+    for (int j = from; j <= to + 1; j++) {
         bool left = j > 0 && before >= 0 && a->link[j - 1] == before;
         bool right = j < a->targets && a->link[j] == behind;
         long value = (left && right ? 2L * a->targets : 0) - wrong * 2L + (forward ? right : left);
@@ -73,21 +94,25 @@ static int place_between(const struct heed_alignment *a, int before, int behind,
     return at;
 }
 
+static struct gap gap_of(const struct spelling *s, const struct unspelled *x,
+                         const struct heed_alignment *a)
+{
+    int behind = spans_ended(a->source, a->sources, x->at), before = behind - 1;
+    if (behind < a->sources && a->source[behind].at < x->at) before = behind;
+    return (struct gap){before, behind, leans_forward(s->text, x->where)};
+}
+
 /* The number of words of the translation that come before a stretch. Where neither of the words
  * beside it has come through, those further away decide. */
-static int place(const struct spelling *s, const struct unspelled *x,
-                 const struct heed_alignment *a)
+static int place(const struct gap *g, const struct heed_alignment *a, const struct linked *x)
 {
-    int before = word_before(a->source, a->sources, x->at), behind = before + 1, split = behind;
-    bool forward = leans_forward(s->text, x->where);
-    if (behind == a->sources) return a->targets;
-    if (a->source[behind].at < x->at) before = behind; /* it stood inside of a word */
-    if (before < 0) return 0;
-    for (; before >= 0 || behind < a->sources; before--, behind++) {
-        int at = place_between(a, before, behind, split, forward);
-        if (at >= 0) return at;
-    }
-    return a->targets;
+    if (g->behind == a->sources) return a->targets;
+    if (g->before < 0) return 0;
+    int before = x[g->before].before, behind = x[g->behind].behind;
+    if (before < 0 && behind == a->sources) return a->targets;
+    int back = g->before - before, ahead = behind - g->behind;
+    int step = behind == a->sources || (before >= 0 && back < ahead) ? back : ahead;
+    return place_between(a, x, g->before - step, g->behind + step, g->behind, g->forward);
 }
 
 /* ---- with which spaces ---- */
@@ -115,18 +140,6 @@ static int compare_spots(const void *a, const void *b)
     return x->start != y->start ? (x->start < y->start ? -1 : 1) : x->which - y->which;
 }
 
-static struct spot spot_of(const struct spelling *s, int which, const struct heed_result *r,
-                           const struct heed_alignment *a)
-{
-    struct heed_span all = text_trimmed(s->read, strlen(s->read));
-    size_t end = s->v[which].at > all.at ? r->len : 0;
-    if (!a) return (struct spot){end, end, which};
-    int at = place(s, &s->v[which], a);
-    const struct heed_span *word = a->target;
-    return (struct spot){at > 0 ? word[at - 1].at + word[at - 1].len : 0,
-                         at < a->targets ? word[at].at : r->len, which};
-}
-
 static bool is_banned(const char *text, size_t len, const struct heed_wish *w)
 {
     for (int i = 0; w && i < w->banned_n; i++)
@@ -134,17 +147,53 @@ static bool is_banned(const char *text, size_t len, const struct heed_wish *w)
     return false;
 }
 
-/* Fills spot[s->n] with those that are copied, in their order; returns how many. */
-static int spots_find(struct spot *spot, const struct spelling *s, const struct heed_result *r,
-                      const struct heed_alignment *a, struct restore_options o)
+/* Where a stretch goes that stood between words: beside the word of the translation at `at`. */
+static struct spot spot_at(int at, int which, size_t len, const struct heed_alignment *a)
+{
+    const struct heed_span *word = a->target;
+    return (struct spot){at > 0 ? word[at - 1].at + word[at - 1].len : 0,
+                         at < a->targets ? word[at].at : len, which};
+}
+
+/* Where the n stretches spot[].which go. Stretches inside of one word have the same place. */
+static enum heed_status spots_align(struct spot *spot, int n, const struct spelling *s, size_t len,
+                                    const struct heed_alignment *a, struct heed_error *err)
+{
+    struct linked *x = malloc(((size_t)a->sources + 1) * sizeof *x);
+    struct gap last[2] = {{-1, -1, false}, {-1, -1, true}};
+    int at[2] = {0, 0};
+    if (!x) return error_memory(err, a->sources * sizeof *x, "a translation");
+    linked_find(x, a);
+    for (int i = 0; i < n; i++) {
+        struct gap g = gap_of(s, &s->v[spot[i].which], a);
+        struct gap *same = &last[g.forward];
+        if (g.before != same->before || g.behind != same->behind) at[g.forward] = place(&g, a, x);
+        *same = g;
+        spot[i] = spot_at(at[g.forward], spot[i].which, len, a);
+    }
+    free(x);
+    return HEED_OK;
+}
+
+/* Without an alignment all stretches stood at an end of what was read. */
+static void spots_at_ends(struct spot *spot, int n, const struct spelling *s, size_t len)
+{
+    struct heed_span all = text_trimmed(s->read, strlen(s->read));
+    for (int i = 0; i < n; i++) {
+        size_t end = s->v[spot[i].which].at > all.at ? len : 0;
+        spot[i].start = spot[i].end = end;
+    }
+}
+
+/* Fills spot[s->n] with the stretches that are copied, in the order of the text; returns how many.
+ */
+static int spots_choose(struct spot *spot, const struct spelling *s, struct restore_options o)
 {
     int n = 0;
     for (int i = 0; i < s->n && !o.nothing; i++) {
         const struct heed_span *x = &s->v[i].where;
-        if (s->v[i].copied && !is_banned(s->text + x->at, x->len, o.wish))
-            spot[n++] = spot_of(s, i, r, a);
+        if (s->v[i].copied && !is_banned(s->text + x->at, x->len, o.wish)) spot[n++].which = i;
     }
-    qsort(spot, n, sizeof *spot, compare_spots);
     return n;
 }
 
@@ -178,6 +227,7 @@ static void restore(struct restored *to, const struct spelling *s, const char *t
                     const struct spot *spot, int n)
 {
     size_t at = 0;
+    to->text[0] = '\0';
     for (int i = 0; i < n; i++) {
         for (; at < spot[i].start; at++) put(to, text[at], (ptrdiff_t)at);
         at = spot[i].end;
@@ -200,14 +250,16 @@ static enum heed_status list_add(const char *const **list, int *n, const struct 
     return status;
 }
 
+/* Every stretch is copied, where it is one of the n spots, or left out. Both are in the order of
+ * the text. */
 static enum heed_status tell(struct heed_result *r, const struct spelling *s,
                              const struct spot *spot, int n, struct heed_error *err)
 {
     enum heed_status status = HEED_OK;
     if (s->n) r->flags |= HEED_FLAG_UNSPELLED;
-    for (int i = 0; i < s->n && !status; i++) {
-        bool copied = false;
-        for (int k = 0; k < n; k++) copied |= spot[k].which == i;
+    for (int i = 0, k = 0; i < s->n && !status; i++) {
+        bool copied = k < n && spot[k].which == i;
+        k += copied;
         status = copied ? list_add(&r->copied, &r->copied_n, s, i, err)
                         : list_add(&r->left_out, &r->left_out_n, s, i, err);
     }
@@ -225,7 +277,7 @@ enum heed_status restore_given(struct heed_result *r, const struct spelling *s,
 /* The word that has the byte at `at`, or -1. */
 static int word_at(const struct heed_span *word, int n, size_t at)
 {
-    int i = word_before(word, n, at) + 1;
+    int i = spans_ended(word, n, at);
     return i < n && word[i].at <= at ? i : -1;
 }
 
@@ -265,13 +317,18 @@ enum heed_status restore_text(struct heed_result *r, const struct spelling *s,
     struct spot *spot = malloc((s->n + 1) * sizeof *spot);
     struct restored x = {malloc(room), malloc(room * sizeof *x.from), 0};
     enum heed_status status = HEED_OK;
+    int n = 0;
     if (!spot || !x.text || !x.from)
         status = error_memory(err, room * sizeof *x.from, "a translation");
     if (!status) {
-        int n = spots_find(spot, s, r, a, o);
-        x.text[0] = '\0';
-        restore(&x, s, r->text, r->len, spot, n);
+        n = spots_choose(spot, s, o);
         status = tell(r, s, spot, n, err);
+    }
+    if (!status && !a) spots_at_ends(spot, n, s, r->len);
+    if (!status && a) status = spots_align(spot, n, s, r->len, a, err);
+    if (!status) {
+        qsort(spot, n, sizeof *spot, compare_spots);
+        restore(&x, s, r->text, r->len, spot, n);
     }
     if (!status && out) status = realign(out, &x, s, a, err);
     if (!status) {

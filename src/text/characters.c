@@ -9,16 +9,18 @@
 int32_t char_before(const char *text, size_t at)
 {
     UChar32 c = 0;
-    int32_t i = (int32_t)at;
-    if (i) U8_PREV((const uint8_t *)text, 0, i, c);
+    int32_t i = at < U8_MAX_LENGTH ? (int32_t)at : U8_MAX_LENGTH; /* ICU counts in int32_t */
+    const uint8_t *s = (const uint8_t *)text + at - i;
+    if (i) U8_PREV(s, 0, i, c);
     return c;
 }
 
 int32_t char_behind(const char *text, size_t at)
 {
     UChar32 c = 0;
-    int32_t i = (int32_t)at;
-    if (text[i]) U8_NEXT((const uint8_t *)text, i, -1, c);
+    int32_t i = 0;
+    const uint8_t *s = (const uint8_t *)text + at;
+    if (*s) U8_NEXT(s, i, -1, c);
     return c;
 }
 

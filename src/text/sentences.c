@@ -104,3 +104,16 @@ enum heed_status words_split(struct spans *out, const char *text, size_t len,
 {
     return split(out, text, len, UBRK_WORD, err);
 }
+
+int spans_ended(const struct heed_span *v, int n, size_t at)
+{
+    int low = 0, high = n;
+    while (low < high) {
+        int i = low + (high - low) / 2;
+        if (v[i].at + v[i].len <= at)
+            low = i + 1;
+        else
+            high = i;
+    }
+    return low;
+}

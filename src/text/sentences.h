@@ -24,4 +24,7 @@ enum heed_status sentences_split(struct spans *out, const char *text, size_t len
 enum heed_status words_split(struct spans *out, const char *text, size_t len,
                              struct heed_error *err);
 
+/* How many of n words or sentences end at or before `at`. */
+int spans_ended(const struct heed_span *v, int n, size_t at);
+
 #endif
