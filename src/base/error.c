@@ -15,7 +15,7 @@ static void fill(struct heed_error *err, enum heed_status status, const char *fo
     if (!err) return;
     err->status = status;
     vsnprintf(err->text, sizeof err->text, format, ap);
-    /* Names and texts from files may hold line ends and orders to a terminal. */
+    /* Names of files and texts from them may hold line ends and control sequences of terminals. */
     for (size_t i = 0, n, len = strlen(err->text); i < len; i += n ? n : 1)
         if ((n = utf8_control(err->text + i, len - i))) memset(err->text + i, '?', n);
 }

@@ -25,8 +25,8 @@ static inline size_t utf8_char(const char *text, size_t n)
     return len;
 }
 
-/* Bytes of the control character at s[0..n), an order to a terminal perhaps: below the space, DEL,
- * or U+0080 to U+009F; 0 where there is none. */
+/* Length in bytes of the control character that text[0..n) begins with: one below U+0020, or U+007F
+ * to U+009F. Terminals obey some of them. 0: the text begins with none. */
 static inline size_t utf8_control(const char *text, size_t n)
 {
     const unsigned char *s = (const unsigned char *)text;

@@ -34,7 +34,7 @@ struct option {
     const char *choices; /* of a string: "one|two|three" */
     bool clears;         /* this flag sets its variable to false */
     bool required;
-    bool *given; /* becomes true where a value is given; NULL: nobody asks */
+    bool *given; /* set to true where the user gives a value; may be NULL */
 };
 
 struct usage {

@@ -121,9 +121,8 @@ void text_print_json(const char *text, size_t len)
  * of emoji are not among these. */
 static bool is_hidden(unsigned c)
 {
-    return c < ' ' || (c >= 0x7f && c < 0xa0) || c == 0xad || c == 0x200b || c == 0x200e ||
-           c == 0x200f || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) ||
-           c == 0xfeff;
+    return is_control(c) || c == 0xad || c == 0x200b || c == 0x200e || c == 0x200f ||
+           (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || c == 0xfeff;
 }
 
 void text_say(const char *text)

@@ -151,8 +151,8 @@ static bool is_tagged(const struct heed_tokenizer *k, const char *line)
     return false;
 }
 
-/* Where no line had a tag so far, it is --to that is missing; behind one that had, it is the line
- * that is wrong, and an empty one is translated in its place. */
+/* Where no line before had the tag of a language, --to is missing. After a line that had one, a
+ * line without is wrong by itself, and an empty one is translated in its place. */
 int translator_check(struct translator *t, const char *const *line, int n)
 {
     const struct heed_tokenizer *k = heed_model_tokenizer(t->model);
@@ -172,8 +172,8 @@ int translator_check(struct translator *t, const char *const *line, int n)
     return CLI_DONE;
 }
 
-/* What --model names if that is not the directory of a model. The rest is for the library to say.
- */
+/* Says what --model names where that is not the directory of a model. What is wrong inside of the
+ * files is the library's to say. */
 static int model_check(const char *dir)
 {
     static const char *const files[] = {"config.json", "vocab.model", "model.safetensors"};
@@ -240,7 +240,8 @@ static int block_open(struct translator *t)
     return CLI_DONE;
 }
 
-/* What no text could be given is said before any is read: an empty one is not searched for. */
+/* Refuses a prefix and phrases that no translation could have, before any line is read. An empty
+ * text shows it: its wish is checked, and nothing is searched for. */
 static int wishes_check(struct translator *t)
 {
     struct heed_error err = {0};

@@ -7,10 +7,11 @@
  * longer than what lies between two of our parallel regions, so shorter spinning costs nothing on
  * idle cores.
  *
- * libgomp has no call for it: it asks the environment when it is loaded, before any code of the
- * program runs and before the environment can be changed. So the program brings a getenv of its
- * own, which the dynamic loader prefers to the C library's. It answers like that one, and gives the
- * number where the user has chosen nothing.
+ * libgomp has no function to set this. It reads GOMP_SPINCOUNT from the environment when it is
+ * loaded, before any code of the program can change the environment. So the program defines getenv
+ * itself, which the dynamic loader prefers to the C library's. This getenv answers as the C
+ * library's does, and returns our number for GOMP_SPINCOUNT where the user has set neither that nor
+ * OMP_WAIT_POLICY.
  */
 #ifndef HEED_CLI_WAITING_H
 #define HEED_CLI_WAITING_H

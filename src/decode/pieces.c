@@ -404,7 +404,7 @@ void texts_release(struct texts *x)
     *x = (struct texts){0};
 }
 
-/* Whether a wish for the text has this in what must be there. */
+/* Whether the prefix or a required phrase of the text's wish contains `what`. */
 static bool is_asked(const struct pieces *p, int text, const char *what, size_t len)
 {
     const struct heed_wish *w = p->asked ? &p->asked[text] : NULL;
@@ -415,8 +415,8 @@ static bool is_asked(const struct pieces *p, int text, const char *what, size_t 
     return false;
 }
 
-/* Takes out of the text what the model has spelled without knowing how, and of two spaces that
- * come together one. */
+/* Takes the bytes out of the text that the model has not learned to spell with, and one of two
+ * spaces that come together. */
 static enum heed_status target_clean(struct target *x, const struct pieces *p,
                                      const struct heed_tokenizer *t, int text,
                                      struct heed_error *err)

@@ -28,9 +28,9 @@ struct phrases {
 };
 
 struct pieces {
-    const char **read;             /* [texts] what the model reads of each: the text, or ... */
-    struct spelling *spelling;     /* [texts] ... what is left of it here; {0}: all */
-    struct spelling *given;        /* [texts] where whole, the same for its translation */
+    const char **read;         /* [texts] what the model reads: a text, or its spelling's read */
+    struct spelling *spelling; /* [texts] what cannot be spelled of each; {0}: nothing */
+    struct spelling *given;    /* [texts] where whole, the same of the given translations */
     const struct heed_wish *asked; /* [texts] or NULL */
     struct heed_ids ids;           /* of every text, end to end */
     struct part *part;             /* [parts + 1] */
@@ -73,6 +73,7 @@ enum heed_status pieces_refuse(struct pieces *p, int text, const struct heed_err
 /* The pieces of a text are [*first, *last). */
 void pieces_of(const struct pieces *p, int text, int *first, int *last);
 
+/* Whether `part` occurs in the text. */
 bool text_has(const char *text, size_t len, const char *part, size_t part_len);
 
 /* Copies of texts. {0} is empty. */
@@ -83,16 +84,16 @@ struct texts {
 enum heed_status texts_add(struct texts *x, const char *text, size_t len, struct heed_error *err);
 void texts_release(struct texts *x);
 
-/* A part's translation: its tokens, its text, and where in that each token ends. Bytes that the
- * model made up are not in the text. */
+/* A part's translation: its tokens, its text, and where in the text each token ends. Byte tokens of
+ * a model that has not learned bytes (tokenizer_spells) are not in the text. */
 struct target {
     struct heed_ids ids;
     char *text;
     size_t len;
     size_t *end;           /* [ids.n] */
-    struct texts left_out; /* those bytes, as text */
+    struct texts left_out; /* what these bytes spell */
 };
-/* Of translation `rank`; {0} before, and released by the caller even on failure. */
+/* Makes *x, {0} before, of translation `rank` of a part; the caller releases it in any case. */
 enum heed_status target_make(struct target *x, const struct pieces *p,
                              const struct heed_tokenizer *t, int text, int part, int rank,
                              struct heed_error *err);

@@ -11,12 +11,12 @@
  * UTF-8 and ends in NUL; 0: none. */
 int32_t char_before(const char *text, size_t at);
 int32_t char_behind(const char *text, size_t at);
-/* Its bytes. */
+/* Length of a character in bytes of UTF-8. */
 size_t char_bytes(int32_t c);
 
-/* White space, or none at all. */
+/* Whether c is white space, or 0: there is no character. */
 bool char_is_space(int32_t c);
-/* There is something to see of it, unlike of control characters and joiners. */
+/* Whether c can be seen, unlike control characters and joiners. */
 bool char_is_visible(int32_t c);
 /* Chinese: it has a meaning of its own, and no spaces around it. */
 bool char_is_ideographic(int32_t c);

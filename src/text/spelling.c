@@ -145,7 +145,7 @@ static enum heed_status fold_word(struct work *w, struct heed_span word, bool *d
 
 /* ---- what belongs together ---- */
 
-/* Whether all characters are of a kind of which each has a meaning of its own. */
+/* Whether all characters of x are Chinese ones, each of which has a meaning of its own. */
 static bool is_ideographic(const struct work *w, struct heed_span x)
 {
     for (size_t at = x.at; at < x.at + x.len; at += char_bytes(char_behind(w->text, at)))

@@ -2,16 +2,17 @@
  * spelling.h - what a vocabulary cannot spell: an emoji, markup, a word of another script.
  *
  * A character without a piece of its own is written in bytes. A model that has hardly seen any
- * (tokenizer_spells) makes things up where it reads them. So it is given the text without them, and
- * the translation gets them back (decode/restore.h).
+ * bytes (tokenizer_spells) makes things up where it reads them. So it is given the text without
+ * such characters, and the translation gets them back (decode/restore.h).
  *
  * Not only the character is taken away but what has no meaning without it: the rest of its word,
  * of its tag (<b>), of its placeholder ({0}) or, as in C:\Users, of all that it holds together.
  * Characters that are the same but for their width (full-width digits), ligatures, and letters
  * whose marks stand apart from them are read as what the vocabulary has instead.
  *
- * What has nothing to see, as control characters, is left out of the translation; and so is a
- * Chinese character among others that are read: to a reader of the other language it says nothing.
+ * Characters that cannot be seen, such as control characters, are left out of the translation; and
+ * so is a Chinese character among others that are read: to a reader of the other language it says
+ * nothing.
  */
 #ifndef HEED_TEXT_SPELLING_H
 #define HEED_TEXT_SPELLING_H
@@ -25,8 +26,8 @@ struct unspelled {
 };
 
 struct spelling {
-    char *text;     /* the text, valid UTF-8 ... */
-    bool mended;    /* ... which it was not */
+    char *text;     /* the text, with U+FFFD in place of what was not UTF-8 */
+    bool mended;    /* something was not UTF-8 */
     char *read;     /* what is left for the model */
     size_t *origin; /* [bytes of read + 1] where in text each of its bytes comes from */
     struct unspelled *v;

@@ -50,7 +50,7 @@ struct heed_tokenizer {
     mutable sentencepiece::SentencePieceProcessor plain;
     mutable std::once_flag plain_once;
     bool knows_bytes;            /* see tokenizer_spells */
-    std::vector<char> unspelled; /* [size] the ids that it is not true of */
+    std::vector<char> unspelled; /* [size] whether tokenizer_spells is false of an id */
 };
 
 struct encoder {

@@ -23,9 +23,9 @@ enum heed_status tokenizer_encode_source(const struct heed_tokenizer *t, const c
 /* Where in the text, which is valid UTF-8, each of these ids ends, in bytes: end[n]. */
 enum heed_status tokenizer_source_ends(const struct heed_tokenizer *t, const char *text, size_t len,
                                        bool tagged, size_t *end, size_t n, struct heed_error *err);
-/* Whether a model knows what all these ids stand for. It does not know the mark of the unknown, nor
- * a byte of a character that has no piece, where nearly all the training text did without bytes;
- * where bytes wrote more of it, the model has learned them. */
+/* Whether a model has learned what all these ids stand for. It has not learned the unknown mark. It
+ * has learned bytes, by which characters without a piece are spelled, only where they were needed
+ * for more than one in ten thousand characters of the vocabulary's training text. */
 bool tokenizer_spells(const struct heed_tokenizer *t, const int32_t *id, size_t n);
 /* Whether that is so of all bytes. */
 bool tokenizer_knows_bytes(const struct heed_tokenizer *t);

@@ -122,7 +122,8 @@ static enum heed_status write_record(const struct progress *p, const char *dir,
     return s;
 }
 
-/* Names under which a checkpoint is written and removed; whoever finds one is free to remove it. */
+/* Suffixes of a checkpoint's name while it is written and while it is removed. What a kill leaves
+ * under such a name is removed at the next start. */
 static const char WRITTEN[] = ".tmp", REMOVED[] = ".old";
 
 static enum heed_status steps_add(int64_t **steps, int *n, int64_t step, struct heed_error *err)

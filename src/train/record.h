@@ -33,15 +33,15 @@ struct progress {
     int64_t step;
     struct batch_cursor cursor;
     struct guard guard;
-    int64_t skipped; /* steps in all */
-    int skips;       /* steps skipped in a row; the weights may be ruined unless it is 0 */
-    int64_t regular; /* the newest checkpoint that was due, where going back goes; 0: none */
-    int rollbacks;   /* without peace between them */
-    int64_t rollback_step;
-    int64_t validated; /* step of the newest validation that was due */
-    double best;       /* the best validation: larger is better; see best_step */
-    int64_t best_step; /* 0: none yet */
-    int stale;         /* validations since then */
+    int64_t skipped;       /* steps in all */
+    int skips;             /* steps skipped in a row; the weights may be ruined unless it is 0 */
+    int64_t regular;       /* the newest checkpoint that was due, where going back goes; 0: none */
+    int rollbacks;         /* with fewer than STEPS_IN_PEACE (trainer.c) steps between them */
+    int64_t rollback_step; /* of the newest */
+    int64_t validated;     /* step of the newest validation that was due */
+    double best;           /* the best validation: larger is better; see best_step */
+    int64_t best_step;     /* 0: none yet */
+    int stale;             /* validations since then */
     struct recipe recipe;
     char file[RECORD_FILES][FINGERPRINT_MAX]; /* of the files beside it; "": not known */
 };

@@ -52,7 +52,7 @@ struct heed_trainer {
     struct batch_cursor after_ahead; /* where the data goes on behind it */
     int64_t saved;                   /* step of the newest checkpoint; 0: none */
     double start, rate;              /* seconds; target tokens per second, smoothed */
-    char trouble[768];               /* with the newest checkpoint, for the start event; "": none */
+    char trouble[768];               /* why the newest checkpoint is not usable; "": it is */
     int64_t first_step;              /* of this run, for the time left */
     atomic_bool stop;                /* asked for; by any thread or a signal handler */
 };

@@ -337,7 +337,8 @@ static void *thread_wait(void *gate)
 }
 
 /* OpenMP's runtime ends the process where it cannot start a thread. So n threads are started here
- * first, all at once; when they have ended, OpenMP's are, which find their stacks. */
+ * first, all at once, to see that they can be had. After they have ended OpenMP starts its team,
+ * which reuses their stacks. */
 static enum heed_status threads_start(int n, struct heed_error *err)
 {
     pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
