@@ -2,12 +2,10 @@
  * test_api.c - heed.h called wrongly: NULL, counts below 0 and numbers at the ends of their types.
  * Every such call returns HEED_EARG, or NULL, with a sentence, and leaves its results alone.
  */
-#include "text_files.h"
+#include "small_model.h"
 
 #include <limits.h>
 #include <math.h>
-
-#include "heed.h"
 
 /* The address sanitizer, where it is built in: memory that is not there is NULL, as elsewhere. */
 const char *__asan_default_options(void);
@@ -22,11 +20,6 @@ static struct heed_session *session;
 static const char *const text[] = {"one two", "two", NULL};
 static const char *pairs, *model_dir;
 
-static void must(enum heed_status status, const struct heed_error *err)
-{
-    if (status) fail_msg("%s", err->text);
-}
-
 /* A model of one step. */
 static int setup(void **state)
 {
@@ -38,17 +31,8 @@ static int setup(void **state)
     struct heed_error err = {0};
     struct heed_tokenizer_options vocab = {.vocab_size = 280};
     must(heed_tokenizer_train(&pairs, 1, &vocab, at("vocab"), &err), &err);
-    struct heed_train_options o = heed_train_defaults();
-    o.train = (struct heed_corpus){.src = &pairs, .n = 1};
-    o.vocab = at("vocab");
-    o.out = model_dir = strdup(at("model"));
-    o.config = (struct heed_config){.d_model = 32,
-                                    .d_ff = 32,
-                                    .heads = 2,
-                                    .encoder_layers = 1,
-                                    .decoder_layers = 1,
-                                    .max_length = 40};
-    o.batch_tokens = 256;
+    model_dir = strdup(at("model"));
+    struct heed_train_options o = small_options(&pairs, at("vocab"), model_dir);
     o.steps = 1;
     engine = heed_engine_open("cpu", 1, &err);
     struct heed_trainer *t = engine ? heed_trainer_open(engine, &o, &err) : NULL;

@@ -3,20 +3,13 @@
  * checkpoint is whole. On the CPU the run ends well instead. See device.h; a program of its own,
  * since nothing works on a device that is lost.
  */
-#include "text_files.h"
+#include "small_model.h"
 
-#include "device.h"
-#include "heed.h"
 #include "ops/engine.h"
 
 enum { SAVED = 4, LOST = 6, STEPS = 12 };
 
 static struct heed_engine *engine;
-
-static void must(enum heed_status status, const struct heed_error *err)
-{
-    if (status) fail_msg("%s", err->text);
-}
 
 /* After step LOST a kernel writes where nothing is. */
 static void lose(void *user, const struct heed_event *e)

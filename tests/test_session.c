@@ -3,15 +3,13 @@
  * fewer translations than wanted, texts longer than the model takes, wishes, alignments. On a
  * device (device.h) those that do not compare batches of different sizes to the last bit.
  */
-#include "text_files.h"
+#include "small_model.h"
 
 #include <limits.h>
 #include <math.h>
 #include <pthread.h>
 
 #include "decode/align.h"
-#include "device.h"
-#include "heed.h"
 #include "model/safetensors.h"
 
 enum { TEXTS = 60, ROUNDS = 4, NBEST = 3 };
@@ -20,11 +18,6 @@ static struct heed_engine *engine;
 static struct heed_model *model;
 static char source[TEXTS][64];
 static const char *text[TEXTS];
-
-static void must(enum heed_status status, const struct heed_error *err)
-{
-    if (status) fail_msg("%s", err->text);
-}
 
 /* A small model that has seen a little of: read out a number, digit by digit. */
 static int setup(void **state)
@@ -41,28 +34,10 @@ static int setup(void **state)
     struct heed_error err = {0};
     struct heed_tokenizer_options vocab = {
         .vocab_size = 300, .tags = (const char *[]){">>de<<", ">>zh<<"}, .tags_n = 2};
-    must(heed_tokenizer_train(&path, 1, &vocab, at("vocab"), &err), &err);
-    struct heed_train_options o = heed_train_defaults();
-    o.train = (struct heed_corpus){.src = &path, .n = 1};
-    o.vocab = at("vocab");
-    o.out = at("model");
-    must(heed_config_preset(&o.config, "tiny", &err), &err);
-    o.config.d_model = o.config.d_ff = 32;
-    o.config.heads = 2;
-    o.config.encoder_layers = o.config.decoder_layers = 1;
-    o.config.max_length = 40;
-    o.batch_tokens = 512;
-    o.steps = 60;
-    o.warmup = 20;
-    o.peak_lr = 0.005f;
-    struct heed_engine *cpu = heed_engine_open(device_cpu(), 2, &err);
-    struct heed_trainer *t = cpu ? heed_trainer_open(cpu, &o, &err) : NULL;
-    must(t ? heed_trainer_run(t, &err) : HEED_EIO, &err);
-    heed_trainer_free(t);
-    heed_engine_free(cpu);
+    small_model_train(path, &vocab);
     engine = heed_engine_open(device_or_cpu(), 2, &err);
     must(engine ? HEED_OK : err.status, &err);
-    model = heed_model_load(engine, o.out, HEED_WEIGHTS_AS_STORED, &err);
+    model = heed_model_load(engine, at("model"), HEED_WEIGHTS_AS_STORED, &err);
     must(model ? HEED_OK : err.status, &err);
     for (int i = 0; i < TEXTS; i++) {
         snprintf(source[i], sizeof source[i], "Number %d comes. It goes%s", i * i * 5,

@@ -2,11 +2,9 @@
  * test_threads.c - one engine used by many threads at once: models are loaded and freed, sessions
  * opened, texts translated, a model trained. Under the thread sanitizer it shows what is shared.
  */
-#include "text_files.h"
+#include "small_model.h"
 
 #include <pthread.h>
-
-#include "heed.h"
 
 enum { THREADS = 4, ROUNDS = 3, TEXTS = 8 };
 
@@ -15,24 +13,9 @@ static const char *pairs, *vocab_path, *first_dir;
 static char source[TEXTS][64], want[TEXTS][256];
 static const char *text[TEXTS];
 
-static void must(enum heed_status status, const struct heed_error *err)
-{
-    if (status) fail_msg("%s", err->text);
-}
-
 static enum heed_status train(const char *out, struct heed_error *err)
 {
-    struct heed_train_options o = heed_train_defaults();
-    o.train = (struct heed_corpus){.src = &pairs, .n = 1};
-    o.vocab = vocab_path;
-    o.out = out;
-    o.config = (struct heed_config){.d_model = 32,
-                                    .d_ff = 32,
-                                    .heads = 2,
-                                    .encoder_layers = 1,
-                                    .decoder_layers = 1,
-                                    .max_length = 40};
-    o.batch_tokens = 256;
+    struct heed_train_options o = small_options(&pairs, vocab_path, out);
     o.steps = 10;
     struct heed_trainer *t = heed_trainer_open(engine, &o, err);
     enum heed_status status = t ? heed_trainer_run(t, err) : err->status;
