@@ -7,8 +7,9 @@
 #include <limits.h>
 #include <math.h>
 
-/* The address sanitizer, where it is built in: memory that is not there is NULL, as elsewhere. */
-const char *__asan_default_options(void);
+/* The address sanitizer, where it is built in: memory that is not there is NULL, as elsewhere.
+ * GCC's is a shared library, which sees only what the program exports. */
+__attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
     return "allocator_may_return_null=1";
