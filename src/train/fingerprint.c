@@ -4,7 +4,6 @@
 #include "train/fingerprint.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "model/crc.h"
 
 /* A file of up to SAMPLES * SAMPLE bytes is read whole; of a larger one the first, the last and
@@ -58,18 +58,15 @@ static bool add_content(struct sum *s, int fd, char *buffer, uint64_t size)
 static enum heed_status add_file(struct sum *s, const char *path, struct heed_error *err)
 {
     struct stat info;
-    enum heed_status st = HEED_OK;
+    int fd;
+    enum heed_status st = file_open(path, &fd, err);
+    if (st) return st;
     char *buffer = malloc(SAMPLE);
-    if (!buffer) return error_memory(err, SAMPLE, path);
-    /* Without O_NONBLOCK, opening a pipe would wait for its writer. */
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) {
-        st = error_errno(err, "cannot open %s", path);
-    } else if (fstat(fd, &info) != 0 ||
-               !add_content(s, fd, buffer, S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0)) {
+    if (!buffer)
+        st = error_memory(err, SAMPLE, path);
+    else if (fstat(fd, &info) != 0 || !add_content(s, fd, buffer, (uint64_t)info.st_size))
         st = error_errno(err, "cannot read %s", path);
-    }
-    if (fd >= 0) close(fd);
+    close(fd);
     free(buffer);
     return st;
 }
