@@ -226,7 +226,7 @@ HEED_API void heed_trainer_stop(struct heed_trainer *t);
 HEED_API void heed_trainer_free(struct heed_trainer *t);
 
 /* The mean of the parameters of n checkpoints, written as a model directory. out is none of them,
- * and no directory of a training run. */
+ * nor the directory of a training run, its checkpoints or its best. */
 HEED_API enum heed_status heed_average(const char *const *dirs, int n, const char *out,
                                        struct heed_error *err);
 
@@ -245,7 +245,7 @@ enum heed_weights {
 };
 
 /* A copy of a model directory with its matrices in bf16 or int8. out is another directory, and not
- * one of a training run. */
+ * that of a training run, its checkpoints or its best. */
 HEED_API enum heed_status heed_quantize(const char *dir, enum heed_weights weights, const char *out,
                                         struct heed_error *err);
 

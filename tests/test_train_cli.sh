@@ -143,7 +143,10 @@ grep -q '"step":7,.*"best":true' "$dir/older/log.jsonl" || fail "older record: n
 
 # ---- directories that must not be written to ----
 
-before=$(cat "$run"/model.safetensors "$run"/$last/*.safetensors | cksum)
+weights_of_run() {
+    cat "$run"/model.safetensors "$run"/best/model.safetensors "$run"/$last/*.safetensors | cksum
+}
+before=$(weights_of_run)
 accepts average --quiet --out "$dir/mean" "$run"/checkpoints/step-*
 ln -s "$dir/mean" "$dir/link"
 refuses 1 "the output $dir/mean is the model $dir/mean itself" quantize --out "$dir/mean" "$dir/mean"
@@ -152,6 +155,9 @@ refuses 1 'is the model' average --out "$run/$last" "$run"/checkpoints/step-*
 refuses 1 "holds the checkpoints of a run" average --out "$run/checkpoints" "$run"/checkpoints/step-*
 refuses 1 "$run belongs to a training run" average --out "$run" "$run"/checkpoints/step-*
 refuses 1 "$run belongs to a training run" quantize --out "$run" "$dir/mean"
+refuses 1 "$run/best belongs to a training run" average --out "$run/best" "$run"/checkpoints/step-*
+refuses 1 "$run/best/. belongs to a training run" quantize --out "$run/best/." "$dir/mean"
+accepts average --quiet --out "$run/mean" "$run"/checkpoints/step-*
 refuses 1 "$dir/mean/model.safetensors is there already" $train $text --steps 1 --out "$dir/mean"
 refuses 1 "$dir/mean/model.safetensors is there already" $train $text --steps 1 --out "$dir/mean" --resume
 mkdir "$dir/begun"
@@ -160,8 +166,7 @@ refuses 1 "$dir/begun/vocab.model is another vocabulary than $dir/vocab" \
     $train $text --steps 1 --out "$dir/begun"
 cp "$dir/vocab" "$dir/begun/vocab.model"
 accepts ${train/$dir\/vocab/$dir/begun/vocab.model} $text --steps 1 --out "$dir/begun"
-[ "$before" = "$(cat "$run"/model.safetensors "$run"/$last/*.safetensors | cksum)" ] ||
-    fail "a run was overwritten"
+[ "$before" = "$(weights_of_run)" ] || fail "a run was overwritten"
 
 # ---- what was done is said ----
 

@@ -51,7 +51,7 @@ int cmd_average(int argc, char **argv)
         .synopsis = "--out DIR CHECKPOINT...",
         .about =
             "The mean of the last few checkpoints of a training is a better model than the last\n"
-            "one. DIR is none of them, nor the directory of the training.",
+            "one. DIR is none of them, nor the directory of the training or its best.",
         .example = "  heed average --out averaged model/checkpoints/step-*",
         .option = option,
         .n = sizeof option / sizeof option[0],

@@ -106,8 +106,8 @@ void progress_event(struct progress *p, const struct heed_event *e, bool stop)
     case HEED_EVENT_DONE:
         if (p->drawn) fputc('\n', stderr); /* the last step stays to be read */
         p->drawn = false;
-        say(p, "%s%s%s steps, %s in this run", e->text ? e->text : "", e->text ? ": " : "", step,
-            cli_duration(time, e->seconds));
+        say(p, "%s%s%s step%s, %s in this run", e->text ? e->text : "", e->text ? ": " : "", step,
+            e->step == 1 ? "" : "s", cli_duration(time, e->seconds));
         break;
     }
     if (stop && !p->stopping) {

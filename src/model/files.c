@@ -24,6 +24,14 @@ static bool holds_checkpoint(const char *out, const char *dir)
            file_is_same(out, parent);
 }
 
+/* Whether out holds the best weights of a training run: it is called best, beside checkpoints. */
+static bool is_best(const char *out)
+{
+    char best[PATH];
+    return has(out, "../checkpoints") &&
+           file_join(best, sizeof best, out, "../best", NULL) == HEED_OK && file_is_same(out, best);
+}
+
 enum heed_status files_check_out(const char *const *dirs, int n, const char *out,
                                  struct heed_error *err)
 {
@@ -37,7 +45,7 @@ enum heed_status files_check_out(const char *const *dirs, int n, const char *out
             return error_set(err, HEED_EARG,
                              "%s holds the checkpoints of a run: choose another directory", out);
     }
-    if (has(out, "checkpoints") || has(out, "trainer.json"))
+    if (has(out, "checkpoints") || has(out, "trainer.json") || is_best(out))
         return error_set(err, HEED_EARG, "%s belongs to a training run: choose another directory",
                          out);
     return HEED_OK;

@@ -10,7 +10,7 @@
 #define MODEL_WEIGHTS "model.safetensors"
 
 /* HEED_EARG where a model made from those in dirs[n] must not be written to out: it is one of them,
- * or the directory of a training run or of its checkpoints. */
+ * or the directory of a training run, of its checkpoints or of its best weights. */
 enum heed_status files_check_out(const char *const *dirs, int n, const char *out,
                                  struct heed_error *err);
 /* *c: the configuration of the model in dir, whose vocabulary was found to be sound and of its
