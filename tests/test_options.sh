@@ -129,10 +129,13 @@ for command in "translate a" "attention a" "evaluate --src $dir/src --ref $dir/r
             $command --model "$dir/run/model.safetensors"
         refused 1 "$dir/empty is no model: it has no config.json" $command --model "$dir/empty"
         refused 1 "device is 'gpu', expected 'cpu', 'ref' or 'cuda:N'" $command --model "$model" --device gpu
+        HEED_DEVICE=gpu refused 1 "HEED_DEVICE: device is 'gpu'" $command --model "$model"
+        HEED_DEVICE=gpu refused 1 "heed: device is 'abacus'" $command --model "$model" --device abacus
         refused 1 "--to is 'de'" $command --model "$model" --to de
         refused 2 "--model is ''" $command --model ''
     }
 done
+HEED_DEVICE=gpu refused 1 "HEED_DEVICE: device is 'gpu'" train --pairs "$dir/pairs" --vocab "$dir/vocab" --out "$dir/new"
 for file in config.json vocab.model model.safetensors; do
     cp -r "$model" "$dir/part"
     rm "$dir/part/$file"

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli/text.h"
+#include "heed.h"
 
 static void error_print(const char *format, va_list ap)
 {
@@ -45,6 +46,15 @@ const char *cli_device(void)
 {
     const char *device = getenv("HEED_DEVICE");
     return device && *device ? device : "cpu";
+}
+
+struct heed_engine *cli_engine_open(const char *device, int threads)
+{
+    struct heed_error err = {0};
+    struct heed_engine *e = heed_engine_open(device, threads, &err);
+    const char *from = device == getenv("HEED_DEVICE") ? "HEED_DEVICE: " : "";
+    if (!e) cli_failure("%s%s", from, err.text);
+    return e;
 }
 
 int cli_flush(void)

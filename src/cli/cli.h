@@ -14,8 +14,11 @@ enum { CLI_DONE = 0, CLI_FAILURE = 1, CLI_MISUSE = 2 };
 int cli_failure(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int cli_misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+struct heed_engine;
 /* The default of --device: what HEED_DEVICE says, else "cpu". */
 const char *cli_device(void);
+/* The engine of a device; NULL after a sentence, which names HEED_DEVICE where that chose it. */
+struct heed_engine *cli_engine_open(const char *device, int threads);
 
 /* Flushes stdout; CLI_FAILURE with a sentence when anything written since the start was lost. */
 int cli_flush(void);

@@ -200,10 +200,11 @@ static int run(struct train *t, int argc, char **argv)
     catch_signal(SIGHUP);
 
     struct heed_error err = {0};
-    struct heed_engine *engine = heed_engine_open(t->device, t->threads, &err);
-    const char *note = engine ? heed_engine_note(engine, t->o.precision) : NULL;
+    struct heed_engine *engine = cli_engine_open(t->device, t->threads);
+    if (!engine) return CLI_FAILURE;
+    const char *note = heed_engine_note(engine, t->o.precision);
     if (note && !t->quiet) fprintf(stderr, "%s\n", note);
-    t->trainer = engine ? heed_trainer_open(engine, &t->o, &err) : NULL;
+    t->trainer = heed_trainer_open(engine, &t->o, &err);
     bool good = t->trainer && heed_trainer_run(t->trainer, &err) == HEED_OK;
     heed_trainer_free(t->trainer);
     heed_engine_free(engine);

@@ -260,8 +260,8 @@ int translator_open(struct translator *t)
         return cli_misuse("--model is missing, and no model came with heed: there is none in %s",
                           t->default_dir);
     }
-    t->engine = heed_engine_open(t->device, t->threads, &err);
-    if (!t->engine) return cli_failure("%s", err.text);
+    t->engine = cli_engine_open(t->device, t->threads);
+    if (!t->engine) return CLI_FAILURE;
     int code = model_check(t->dir);
     if (code != CLI_DONE) return code;
     t->model = heed_model_load(t->engine, t->dir, weights_named(t->weights), &err);
