@@ -173,7 +173,8 @@ static enum heed_status check_options(const struct heed_translate_options *o, in
                          BATCH_TOKENS_MAX);
     int most = o->max_length && o->max_length < longest ? o->max_length : longest;
     if (o->min_length < 0 || o->min_length >= most)
-        return error_set(err, HEED_EARG, "min length is %d, expected 0 to less than the max of %d",
+        return error_set(err, HEED_EARG,
+                         "min length is %d, expected at least 0 and less than the max length of %d",
                          o->min_length, most);
     return HEED_OK;
 }
