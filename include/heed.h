@@ -329,10 +329,12 @@ enum heed_flag {
  * of its training text had pieces (the coverage is at least 0.9999), a model hardly knows any bytes
  * and makes things up where it reads them. Such characters are not given to it, together with what
  * they are part of: a word, a tag of markup, a path. They are copied to where the words around them
- * went. A Chinese character among others that are read and what nobody sees, such as control
- * characters, are left out. Bytes that the model makes up itself are left out as well, unless a
- * wish asks for them. Scores and tokens are those of what the model read and found. heed_rescore
- * leaves out of both texts what cannot be spelled.
+ * went. Where the vocabulary has another form of the same characters, the model reads that instead:
+ * digits of another width, a letter joined with its mark, the simplified form of a traditional
+ * Chinese character. A Chinese character among others that are read and what nobody sees, such as
+ * control characters, are left out. Bytes that the model makes up itself are left out as well,
+ * unless a wish asks for them. Scores and tokens are those of what the model read and found.
+ * heed_rescore leaves out of both texts what cannot be spelled.
  */
 
 /* o may be NULL: the defaults. */

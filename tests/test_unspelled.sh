@@ -30,7 +30,9 @@ expect de 'She went home 👨‍👩‍👧‍👦 🇩🇪.' 'Sie ging nach Hau
 expect de 'Click <a href="x.html">here</a>.' '.*<a href="x.html">.*hier</a>\.'
 expect de 'My name is Lidia Zarębowa.' 'Mein Name ist Lidia Zarębowa\.'
 expect de 'The file is in C:\Users\Tom.' '.*C:\\Users\\Tom\.'
-# characters in another width or with their marks apart are read
+# characters in another width, with their marks apart or traditional are read
+expect en '我愛你。' 'I love you\.'
+expect en '這個問題很難。' '.*(problem|question).*(difficult|hard).*'
 expect en '我有２０本书。' '.*20 books.*'
 expect de "I am in a cafe$(printf '\314\201')." 'Ich .* Café\.|Ich .* Kaffee\.'
 # nothing that the vocabulary spells

@@ -12,6 +12,7 @@
 #include <unicode/uchar.h>
 #include <unicode/unorm2.h>
 #include <unicode/ustring.h>
+#include <unicode/utrans.h>
 
 #include "base/error.h"
 #include "text/characters.h"
@@ -32,8 +33,9 @@ struct work {
     size_t len;
     char *mark;           /* [len] */
     struct spans words;   /* of text */
-    struct instead *fold; /* [words] */
-    size_t folds;
+    struct instead *form; /* [words] */
+    size_t forms;
+    UTransliterator *simplifier; /* of Chinese characters; NULL: not opened yet */
 };
 
 void spelling_release(struct spelling *s)
@@ -47,8 +49,9 @@ void spelling_release(struct spelling *s)
 
 static void work_release(struct work *w)
 {
-    for (size_t i = 0; i < w->folds; i++) free(w->fold[i].text);
-    free(w->fold);
+    for (size_t i = 0; i < w->forms; i++) free(w->form[i].text);
+    free(w->form);
+    utrans_close(w->simplifier);
     free(w->words.v);
     free(w->mark);
 }
@@ -92,59 +95,6 @@ static bool has_visible(const struct work *w, struct heed_span x)
 
 /* ---- other forms of the same characters ---- */
 
-/* Whether every character that is not spelled has another form that says the same: narrow or wide,
- * letters instead of a ligature, joined with the letter or mark beside it. */
-static bool may_fold(const struct work *w, struct heed_span word)
-{
-    for (size_t at = word.at; at < word.at + word.len; at += char_bytes(char_behind(w->text, at))) {
-        int32_t c = char_behind(w->text, at);
-        int32_t form = u_getIntPropertyValue(c, UCHAR_DECOMPOSITION_TYPE);
-        bool folds = form == U_DT_WIDE || form == U_DT_NARROW || form == U_DT_COMPAT ||
-                     form == U_DT_CANONICAL || u_getCombiningClass(c);
-        if (w->mark[at] && !folds) return false;
-    }
-    return true;
-}
-
-/* The word in Unicode's form NFKC, malloced, or NULL where there is none or no memory for it. */
-static char *folded(const char *word, size_t len)
-{
-    enum { LONGEST = 128 };
-    UChar from[LONGEST], to[4 * LONGEST];
-    char *text = malloc(12 * LONGEST + 1);
-    int32_t n = 0, bytes = 0;
-    UErrorCode code = U_ZERO_ERROR;
-    u_strFromUTF8(from, LONGEST, &n, word, (int32_t)len, &code);
-    const UNormalizer2 *nfkc = unorm2_getNFKCInstance(&code);
-    n = unorm2_normalize(nfkc, from, n, to, 4 * LONGEST, &code);
-    if (text) u_strToUTF8(text, 12 * LONGEST, &bytes, to, n, &code);
-    if (!text || U_FAILURE(code)) {
-        free(text);
-        return NULL;
-    }
-    text[bytes] = '\0';
-    return text;
-}
-
-/* Reads a word in another form, where the vocabulary spells that. */
-static enum heed_status fold_word(struct work *w, struct heed_span word, bool *done,
-                                  struct heed_error *err)
-{
-    char *text = may_fold(w, word) ? folded(w->text + word.at, word.len) : NULL;
-    *done = false;
-    if (!text) return HEED_OK;
-    enum heed_status status = is_spelled(w->t, text, done, err);
-    if (!*done) {
-        free(text);
-        return status;
-    }
-    memset(w->mark + word.at, READ, word.len);
-    w->fold[w->folds++] = (struct instead){word, text};
-    return HEED_OK;
-}
-
-/* ---- what belongs together ---- */
-
 /* Whether all characters of x are Chinese ones, each of which has a meaning of its own. */
 static bool is_ideographic(const struct work *w, struct heed_span x)
 {
@@ -152,6 +102,72 @@ static bool is_ideographic(const struct work *w, struct heed_span x)
         if (!char_is_ideographic(char_behind(w->text, at))) return false;
     return true;
 }
+
+/* Whether every character that is not spelled has another form that says the same: narrow or wide,
+ * letters instead of a ligature, joined with the letter or mark beside it. */
+static bool may_normalize(const struct work *w, struct heed_span word)
+{
+    for (size_t at = word.at; at < word.at + word.len; at += char_bytes(char_behind(w->text, at))) {
+        int32_t c = char_behind(w->text, at);
+        int32_t form = u_getIntPropertyValue(c, UCHAR_DECOMPOSITION_TYPE);
+        bool has_form = form == U_DT_WIDE || form == U_DT_NARROW || form == U_DT_COMPAT ||
+                        form == U_DT_CANONICAL || u_getCombiningClass(c);
+        if (w->mark[at] && !has_form) return false;
+    }
+    return true;
+}
+
+/* Opened with the first word that needs it: ICU takes some ten milliseconds to read its table, once
+ * in a process. */
+static void simplifier_open(struct work *w, UErrorCode *code)
+{
+    static const UChar name[] = u"Traditional-Simplified";
+    if (!w->simplifier) w->simplifier = utrans_openU(name, -1, UTRANS_FORWARD, NULL, 0, NULL, code);
+}
+
+/* *out: the word in Unicode's form NFKC and, where asked, with simplified Chinese characters for
+ * traditional ones; malloced. It stays NULL where ICU has no such form or the word is too long. */
+static enum heed_status form_make(struct work *w, struct heed_span word, bool simplified,
+                                  char **out, struct heed_error *err)
+{
+    enum { LONGEST = 128, ROOM = 4 * LONGEST, BYTES = 3 * ROOM };
+    UChar from[LONGEST], to[ROOM];
+    char text[BYTES + 1];
+    int32_t n = 0, bytes = 0;
+    UErrorCode code = U_ZERO_ERROR;
+    u_strFromUTF8(from, LONGEST, &n, w->text + word.at, (int32_t)word.len, &code);
+    const UNormalizer2 *nfkc = unorm2_getNFKCInstance(&code);
+    n = unorm2_normalize(nfkc, from, n, to, ROOM, &code);
+    if (simplified) simplifier_open(w, &code);
+    int32_t limit = n;
+    if (simplified) utrans_transUChars(w->simplifier, to, &n, ROOM, 0, &limit, &code);
+    u_strToUTF8(text, BYTES, &bytes, to, n, &code);
+    if (U_FAILURE(code) && code != U_MEMORY_ALLOCATION_ERROR) return HEED_OK;
+    if (U_SUCCESS(code)) *out = strndup(text, (size_t)bytes);
+    return *out ? HEED_OK : error_memory(err, BYTES, "the spelling of a text");
+}
+
+/* Reads a word in another form, where the vocabulary spells that. */
+static enum heed_status read_form(struct work *w, struct heed_span word, bool *done,
+                                  struct heed_error *err)
+{
+    bool form[2] = {may_normalize(w, word), is_ideographic(w, word)}; /* simplified: the second */
+    enum heed_status status = HEED_OK;
+    *done = false;
+    for (int i = 0; i < 2 && !status && !*done; i++) {
+        char *text = NULL;
+        if (form[i]) status = form_make(w, word, i == 1, &text, err);
+        if (text) status = is_spelled(w->t, text, done, err);
+        if (*done)
+            w->form[w->forms++] = (struct instead){word, text};
+        else
+            free(text);
+    }
+    if (*done) memset(w->mark + word.at, READ, word.len);
+    return status;
+}
+
+/* ---- what belongs together ---- */
 
 /* Words with a character that is not spelled are read in another form or not at all; of Chinese
  * words, and where that character cannot be seen, the others are read. What is not a word is white
@@ -166,9 +182,9 @@ static enum heed_status mark_words(struct work *w, struct heed_error *err)
             if (w->mark[k]) w->mark[k] = SPACE;
         before = word.at + word.len;
         if (!has_visible(w, word)) continue;
-        bool folds;
-        status = fold_word(w, word, &folds, err);
-        if (!status && !folds && !is_ideographic(w, word))
+        bool has_form;
+        status = read_form(w, word, &has_form, err);
+        if (!status && !has_form && !is_ideographic(w, word))
             memset(w->mark + word.at, NOT_READ, word.len);
     }
     return status;
@@ -278,15 +294,15 @@ static void put(struct spelling *s, size_t *n, char c, size_t origin)
 
 /* Copies text[at, end) to what is read. */
 static void read_on(struct spelling *s, const struct work *w, size_t *n, size_t at, size_t end,
-                    size_t *fold)
+                    size_t *form)
 {
     while (at < end) {
-        const struct instead *x = *fold < w->folds ? &w->fold[*fold] : NULL;
+        const struct instead *x = *form < w->forms ? &w->form[*form] : NULL;
         if (x && x->word.at == at) {
             size_t behind = at + x->word.len;
             for (const char *c = x->text; *c; c++) put(s, n, *c, c == x->text ? at : behind - 1);
             at = behind;
-            ++*fold;
+            ++*form;
         } else if (w->mark[at] == SPACE) {
             put(s, n, ' ', at);
             at += char_bytes(char_behind(w->text, at));
@@ -316,15 +332,15 @@ static size_t spaces_start(const struct work *w, size_t at)
  * none; and letters that it stood between do not come together. */
 static void read_rest(struct spelling *s, const struct work *w)
 {
-    size_t n = 0, at = 0, fold = 0;
+    size_t n = 0, at = 0, form = 0;
     struct heed_span x;
     while (stretch_next(w, at, &x)) {
         size_t start = spaces_start(w, x.at), end = spaces_end(w, x.at + x.len);
         int32_t before = char_before(w->text, start), behind = char_behind(w->text, end);
         bool spaces = start < x.at || x.at + x.len < end;
         if (start < at) start = at; /* white space that the last one has left */
-        read_on(s, w, &n, at, start, &fold);
-        while (fold < w->folds && w->fold[fold].word.at < end) fold++;
+        read_on(s, w, &n, at, start, &form);
+        while (form < w->forms && w->form[form].word.at < end) form++;
         bool visible = has_visible(w, x),
              letters = char_is_spaced(before) && char_is_spaced(behind);
         s->v[s->n++] =
@@ -333,7 +349,7 @@ static void read_rest(struct spelling *s, const struct work *w)
             put(s, &n, ' ', x.at);
         at = end;
     }
-    read_on(s, w, &n, at, w->len, &fold);
+    read_on(s, w, &n, at, w->len, &form);
     s->origin[n] = w->len;
     s->read[n] = '\0';
 }
@@ -345,7 +361,7 @@ static enum heed_status spelling_open(struct spelling *s, const struct work *w,
 {
     size_t bytes = w->len + 1, n = 0;
     struct heed_span x = {0};
-    for (size_t i = 0; i < w->folds; i++) bytes += strlen(w->fold[i].text);
+    for (size_t i = 0; i < w->forms; i++) bytes += strlen(w->form[i].text);
     while (stretch_next(w, x.at + x.len, &x)) n++;
     s->read = malloc(bytes);
     s->origin = malloc(bytes * sizeof *s->origin);
@@ -366,8 +382,8 @@ enum heed_status spelling_make(struct spelling *s, const struct heed_tokenizer *
         status = error_memory(err, w.len + 1, "the spelling of a text");
     if (!status) status = mark_characters(&w, tagged, err);
     if (!status) status = words_split(&w.words, w.text, w.len, err);
-    if (!status && !(w.fold = calloc(w.words.n + 1, sizeof *w.fold)))
-        status = error_memory(err, w.words.n * sizeof *w.fold, "the spelling of a text");
+    if (!status && !(w.form = calloc(w.words.n + 1, sizeof *w.form)))
+        status = error_memory(err, w.words.n * sizeof *w.form, "the spelling of a text");
     if (!status) status = mark_words(&w, err);
     if (!status) {
         mark_stretches(&w);

@@ -7,8 +7,9 @@
  *
  * Not only the character is taken away but what has no meaning without it: the rest of its word,
  * of its tag (<b>), of its placeholder ({0}) or, as in C:\Users, of all that it holds together.
- * Characters that are the same but for their width (full-width digits), ligatures, and letters
- * whose marks stand apart from them are read as what the vocabulary has instead.
+ * Characters that are the same but for their width (full-width digits), ligatures, letters whose
+ * marks stand apart from them, and traditional Chinese characters that have a simplified form are
+ * read as what the vocabulary has instead.
  *
  * Characters that cannot be seen, such as control characters, are left out of the translation; and
  * so is a Chinese character among others that are read: to a reader of the other language it says
