@@ -1,6 +1,11 @@
 /*
  * restore.c - what the vocabulary could not spell of a text goes back into its translation; see
  * restore.h.
+ *
+ * A stretch is a part of the text that the model was not given (struct unspelled), a spot the place
+ * in the translation that it is copied to. Stretches are chosen in the order of the text and then
+ * sorted by their spots; one pass writes the translation with them. All of it takes time in
+ * proportion to the text, whatever the number of stretches.
  */
 #include "decode/restore.h"
 
