@@ -15,10 +15,10 @@
  *   treat the last rows unlike the first and cut them by the number of threads.
  * - Kernels for AMX are not taken. They split the inner side among the threads: on a Xeon with AMX,
  *   oneDNN 2.6 gave other bits with 2 threads than with 1, and with 272 rows than with 784. And
- * where a virtual machine shows the flags of AMX but hides the CPUID leaf that describes its tiles,
- * they end in an illegal instruction. (dnnl_set_max_cpu_isa would keep oneDNN from AMX as well, but
- * for the whole process, before its first use only, and against what the user's environment asks
- * for.)
+ *   where a virtual machine shows the flags of AMX but hides the CPUID leaf that describes its
+ *   tiles, they end in an illegal instruction. (dnnl_set_max_cpu_isa would keep oneDNN from AMX as
+ *   well, but for the whole process, before its first use only, and against what the user's
+ *   environment asks for.)
  * - The long inner side of a weight gradient is cut here into pieces that are added one after the
  *   other; oneDNN would split it among the threads.
  */
