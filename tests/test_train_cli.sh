@@ -133,9 +133,11 @@ for step in "$dir"/hurt/checkpoints/step-*; do : >"$step/state.safetensors"; don
 refuses 1 "$dir/hurt/$last/state.safetensors" $train $text --out "$dir/hurt" --resume --steps 6
 [ -d "$dir/hurt/$last" ] || fail "a checkpoint was moved though none is usable"
 
-# a record from before there was a checksum goes on, with what is given now
+# a record from before there was a checksum goes on, with what is given now; its best was by BLEU
+# and is none by nll
 copy older
 sed -i -E '/"(data|warmup|lr|beta1|beta2|epsilon|label_smoothing|clip|valid|best_by|valid_tokenize|crc32|[a-z]*\.(json|model|safetensors))":/d
+    s/"best": [^,]*/"best": 99.0/; s/"best_step": [0-9]*/"best_step": 1/
     s/^\{/{"best_is_bleu": true,/' "$dir/older/$last/trainer.json"
 sed -i -z 's/,\n}/\n}/' "$dir/older/$last/trainer.json"
 accepts $train $text $valid --out "$dir/older" --resume --steps 7 --lr 0.1
