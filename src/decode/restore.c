@@ -4,8 +4,8 @@
  *
  * A stretch is a part of the text that the model was not given (struct unspelled), a spot the place
  * in the translation that it is copied to. Stretches are chosen in the order of the text and then
- * sorted by their spots; one pass writes the translation with them. All of it takes time in
- * proportion to the text, whatever the number of stretches.
+ * sorted by their spots; one pass writes the translation with them. No step looks at the whole text
+ * for each stretch: a line may have a million of them.
  */
 #include "decode/restore.h"
 
