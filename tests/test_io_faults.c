@@ -11,6 +11,7 @@
  */
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -97,11 +98,20 @@ EXPORTED ssize_t write(int fd, const void *data, size_t n)
     return syscall(SYS_write, fd, data, n);
 }
 
-/* Nothing here needs the disk itself, and waiting for it takes time. */
+/* Nothing here needs the disk itself, and waiting for it takes time. It may be interrupted, but has
+ * no parts. */
 EXPORTED int fsync(int fd)
 {
     (void)fd;
-    return strikes(WRITES, CALLER) ? -1 : 0;
+    return strikes(WRITES | TRANSFERS, CALLER) && errno ? -1 : 0;
+}
+
+/* The C library's own; errno is left alone at the end of a directory. */
+EXPORTED struct dirent *readdir(DIR *d)
+{
+    struct dirent *(*next)(DIR *);
+    *(void **)&next = dlsym(RTLD_NEXT, "readdir");
+    return strikes(READS, CALLER) ? NULL : next(d);
 }
 
 /* Linux closes a file in any case. */
