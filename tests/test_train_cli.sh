@@ -127,6 +127,13 @@ cp "$dir/hurt/checkpoints/step-00000005/state.safetensors" "$dir/hurt/$last"
 accepts $train $text --out "$dir/hurt" --resume --steps 6
 grep -q "state.safetensors is damaged or of another checkpoint" "$dir/hurt/log.jsonl" ||
     fail "another step's state: nothing in the log"
+# another checkpoint as a whole
+copy hurt
+rm -r "${dir:?}/hurt/$last"
+cp -r "$dir/hurt/checkpoints/step-00000005" "$dir/hurt/$last"
+accepts $train $text --out "$dir/hurt" --resume --steps 6
+grep -q "trainer.json is of step 5, expected 6" "$dir/hurt/log.jsonl" ||
+    fail "another step's checkpoint: nothing in the log"
 # none is usable: the newest one's trouble is told, and nothing is moved
 copy hurt
 for step in "$dir"/hurt/checkpoints/step-*; do : >"$step/state.safetensors"; done
