@@ -27,9 +27,10 @@ awk -v RS=';' '/HEED_API [^"]/ && match($0, /heed_[a-z0-9_]+\(/) {
     print substr($0, RSTART, RLENGTH - 1)
 }' "$dir/prefix/include/heed.h" | sort >"$dir/declared"
 [ "$(wc -l <"$dir/declared")" -ge 30 ] || fail "too few functions in heed.h: $(cat "$dir/declared")"
-# The sanitizers have names of their own, and those of C++ templates ("u") are meant to be met.
+# The sanitizers and clang's OpenMP have names of their own, and those of C++ templates ("u") are
+# meant to be met.
 names() {
-    awk 'NF == 3 && $2 != "u" && $3 !~ /^__(odr_)?[at]san/ { print $3 }' | sort
+    awk 'NF == 3 && $2 != "u" && $3 !~ /^(__(odr_)?[at]san|\.gomp_)/ { print $3 }' | sort
 }
 nm -D --defined-only "$lib/libheed.so" | names >"$dir/shared"
 diff "$dir/declared" "$dir/shared" || fail "heed.h (<) and libheed.so (>) differ"

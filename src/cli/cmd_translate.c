@@ -333,8 +333,6 @@ static int run(struct translate *c)
     }
     if (code == CLI_DONE) report(c);
     if (code == CLI_DONE) code = translator_verdict(&c->t);
-    reader_close(&c->given);
-    translator_close(&c->t);
     return code;
 }
 
@@ -412,6 +410,8 @@ int cmd_translate(int argc, char **argv)
         code = check_options(&c);
         if (code == CLI_DONE) code = run(&c);
     }
+    reader_close(&c.given);
+    translator_close(&c.t);
     words_release(&c.texts);
     return code;
 }

@@ -274,7 +274,8 @@ static enum heed_status tell(struct heed_result *r, const struct spelling *s,
 enum heed_status restore_given(struct heed_result *r, const struct spelling *s,
                                struct heed_error *err)
 {
-    return tell(r, s, NULL, 0, err);
+    const struct spot none = {0};
+    return tell(r, s, &none, 0, err);
 }
 
 /* ---- words ---- */
