@@ -43,7 +43,7 @@ check: test lint
 	@scripts/setup.sh clang
 	@$(call configure,build/check,-DHEED_SANITIZE=address -DHEED_WERROR=ON -DHEED_CUDA=OFF $(clang))
 	@$(call build,build/check,all heed_tests bench)
-	@$(call check,build/check) --label-exclude slow
+	@$(call check,build/check) --label-exclude plain_build
 
 lint:
 	@scripts/setup.sh lint
