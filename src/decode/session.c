@@ -437,8 +437,10 @@ static enum heed_status watch_linked(struct heed_session *s, const struct pieces
     int which[BLOCK], n = 0;
     enum heed_status status = HEED_OK;
     for (int i = 0; i < p->texts && !status; i++) {
+        int first, last;
         if (!is_linked(s, p, i, rank)) continue;
-        for (int k = p->part[p->text[i]].first; k < p->part[p->text[i + 1]].first && !status; k++) {
+        pieces_of(p, i, &first, &last);
+        for (int k = first; k < last && !status; k++) {
             which[n++] = k;
             if (n < BLOCK) continue;
             status = watch(s, p, rank, which, n, attention, err);
