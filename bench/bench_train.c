@@ -19,8 +19,8 @@
 #include "base/random.h"
 #include "bench.h"
 #include "cli/waiting.h"
+#include "corpus/batch.h"
 #include "model/transformer.h"
-#include "text/batch.h"
 #include "train/optimizer.h"
 
 struct work {

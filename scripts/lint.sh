@@ -7,7 +7,7 @@
 # its own way.
 set -eu
 cd "$(dirname "$0")/.."
-sources=$(find include src tests bench examples -name '*.[ch]' -o -name '*.cc' -o -name '*.cu')
+sources=$(find include src tests bench examples -name '*.[ch]' -o -name '*.cc' -o -name '*.hh' -o -name '*.cu')
 scripts="$(find scripts tests recipes bench -name '*.sh') .ci/run"
 
 # shellcheck disable=SC2086 # one word a file

@@ -10,18 +10,19 @@ set -eu
 cd "${1:?usage: check_includes.sh SOURCE_DIRECTORY}/src"
 
 # shellcheck disable=SC2016 # the dollars are awk's
-find . -name '*.[ch]' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' | sort | xargs awk '
+find . -name '*.[ch]' -o -name '*.cc' -o -name '*.cu' -o -name '*.hh' | sort | xargs awk '
 BEGIN {
     allow["base"]     = "heed.h"
-    allow["text"]     = "heed.h base/ sentencepiece_processor.h sentencepiece_trainer.h unicode/ " \
-                        "jansson.h zlib.h lzma.h"
+    allow["corpus"]   = "heed.h base/ tokens/ sentencepiece_trainer.h zlib.h lzma.h"
+    allow["tokens"]   = "heed.h base/ sentencepiece_processor.h unicode/"
+    allow["score"]    = "heed.h base/ unicode/"
     allow["ops"]      = "heed.h base/"
     allow["ops/ref"]  = "heed.h base/ ops/"
     allow["ops/cpu"]  = "heed.h base/ ops/ omp.h oneapi/dnnl/"
     allow["ops/cuda"] = "heed.h base/ ops/ cuda cublas nccl.h"
     allow["model"]    = "heed.h base/ ops/ jansson.h zlib.h"
-    allow["train"]    = "heed.h base/ ops/ model/ text/ decode/ jansson.h mpi.h nccl.h"
-    allow["decode"]   = "heed.h base/ ops/ model/ text/"
+    allow["train"]    = "heed.h base/ ops/ model/ corpus/ tokens/ decode/ jansson.h mpi.h nccl.h"
+    allow["decode"]   = "heed.h base/ ops/ model/ corpus/ tokens/"
     allow["view"]     = "heed.h base/"
     allow["serve"]    = "heed.h microhttpd.h jansson.h"
     allow["cli"]      = "heed.h"

@@ -10,7 +10,7 @@
 #include <dirent.h>
 
 #include "base/file.h"
-#include "text/tokenizer.h"
+#include "tokens/tokenizer.h"
 
 enum { FILES = 5, FILE_MOST = 1 << 16 };
 static const char *const file_name[FILES] = {"trainer.json", "config.json", "state.safetensors",

@@ -6,8 +6,8 @@
  * is plain or was compressed here, its lines are compared with those that a plain loop finds,
  * unless it is refused for what it looks like: UTF-16, another compression, no line feeds.
  */
+#include "corpus/input.h"
 #include "fuzz.h"
-#include "text/input.h"
 
 #include <lzma.h>
 #include <zlib.h>

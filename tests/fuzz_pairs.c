@@ -5,9 +5,9 @@
  * source and target, or two files of tab-separated pairs. Each batch is checked against packed.h,
  * and a stream that is opened again at a cursor goes on with the very batch that came there.
  */
+#include "corpus/batch.h"
 #include "fuzz.h"
-#include "text/batch.h"
-#include "text/tokenizer.h"
+#include "tokens/tokenizer.h"
 
 enum { FILE_END = 0xff, OPTIONS = 4, BATCHES_MOST = 6 };
 enum { PARALLEL = 1, SHUFFLE = 2, SUBWORD = 4, THREADS = 8 };

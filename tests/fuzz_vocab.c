@@ -9,9 +9,9 @@
  * changes are therefore made inside one part, and all lengths around it are set right.
  */
 #include "fuzz.h"
-#include "text/spm.h"
-#include "text/subword.h"
-#include "text/tokenizer.h"
+#include "tokens/spm.h"
+#include "tokens/subword.h"
+#include "tokens/tokenizer.h"
 
 /* ---- messages ---- */
 

@@ -4,8 +4,8 @@
  */
 #include "text_files.h"
 
-#include "text/batch.h"
-#include "text/tokenizer.h"
+#include "corpus/batch.h"
+#include "tokens/tokenizer.h"
 
 static struct heed_tokenizer *tok;
 

@@ -3,7 +3,7 @@
  */
 #include "text_files.h"
 
-#include "text/input.h"
+#include "corpus/input.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "text/sentences.h"
+#include "tokens/sentences.h"
 
 /* text is split into the n sentences given. */
 static void check(const char *text, size_t len, int n, const char *const *want)

@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "base/utf8.h"
 #include "decode/restore.h"
-#include "text/tokenizer.h"
+#include "tokens/tokenizer.h"
 
 static struct heed_engine *engine;
 static struct heed_model *model;

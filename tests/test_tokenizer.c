@@ -4,9 +4,9 @@
  */
 #include "text_files.h"
 
-#include "text/input.h"
-#include "text/subword.h"
-#include "text/tokenizer.h"
+#include "corpus/input.h"
+#include "tokens/subword.h"
+#include "tokens/tokenizer.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

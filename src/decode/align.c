@@ -11,8 +11,8 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "text/sentences.h"
-#include "text/tokenizer.h"
+#include "tokens/sentences.h"
+#include "tokens/tokenizer.h"
 
 /* The tokens of a part on one side, and the word that each belongs to, or -1. */
 struct tokens {

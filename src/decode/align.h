@@ -5,7 +5,7 @@
 #ifndef HEED_DECODE_ALIGN_H
 #define HEED_DECODE_ALIGN_H
 #include "decode/pieces.h"
-#include "text/sentences.h"
+#include "tokens/sentences.h"
 
 /* The words of what is read of a text and of its translation r, joined before. attention [pieces]:
  * what each token of a piece's translation gave to each of its source, [tokens, tokens of src].

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "text/sentences.h"
-#include "text/tokenizer.h"
+#include "tokens/sentences.h"
+#include "tokens/tokenizer.h"
 
 enum {
     LONG_TEXT = 100,   /* tokens; a longer one of several sentences is not translated at once */

@@ -11,7 +11,7 @@
 #ifndef HEED_DECODE_PIECES_H
 #define HEED_DECODE_PIECES_H
 #include "decode/search.h"
-#include "text/spelling.h"
+#include "tokens/spelling.h"
 
 /* What is translated by itself: one or more sentences of a text. */
 struct part {

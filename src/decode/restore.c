@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "text/characters.h"
+#include "tokens/characters.h"
 
 /* ---- where ---- */
 

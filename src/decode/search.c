@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "text/pack.h"
+#include "corpus/pack.h"
 
 enum {
     SOURCE_ROWS = 64,      /* of a batch for each sentence, end marks included, ... */

@@ -15,7 +15,7 @@
 #include "model/config.h"
 #include "model/files.h"
 #include "ops/engine.h"
-#include "text/tokenizer.h"
+#include "tokens/tokenizer.h"
 
 struct heed_model {
     struct heed_engine *engine;

@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "model/config.h"
 #include "model/files.h"
-#include "text/tokenizer.h"
+#include "tokens/tokenizer.h"
 
 enum { PATH = 4096 };
 

@@ -6,7 +6,7 @@
  */
 #ifndef HEED_TRAIN_RECORD_H
 #define HEED_TRAIN_RECORD_H
-#include "text/batch.h"
+#include "corpus/batch.h"
 #include "train/fingerprint.h"
 #include "train/optimizer.h"
 

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "corpus/batch.h"
+#include "corpus/pairs.h"
 #include "decode/search.h"
-#include "text/batch.h"
-#include "text/pairs.h"
-#include "text/tokenizer.h"
+#include "tokens/tokenizer.h"
 
 /* Lines of text, each NUL-terminated; grown by doubling. */
 struct lines {

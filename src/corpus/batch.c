@@ -1,0 +1,374 @@
+/*
+ * batch.c - a stream of packed batches from parallel text. Third stage of the walk.
+ *
+ * Two stages of a pool and its plan each: the caller takes batches from one while a background
+ * thread prepares the other, so that at most two pools are in memory and training does not wait.
+ * Packing a batch is a copy of some hundred kilobytes, less than a thousandth of a training step,
+ * and is done in batch_next itself.
+ *
+ * A corpus that is one pool is filled once; from then on both stages plan over that pool, unless
+ * subword dropout cuts its text anew each epoch. The mutex guards `ready`, `over` and what is
+ * counted; a stage belongs to the caller while it is ready and to the thread while it is not; the
+ * rest of the producer's state is the thread's alone.
+ *
+ * A sentence longer than batch_tokens fits into no batch and drops its pair, like one longer than
+ * max_length.
+ */
+#include "corpus/batch.h"
+
+#include "base/error.h"
+#include "base/random.h"
+#include "corpus/pack.h"
+#include "corpus/pool.h"
+#include "tokens/tokenizer.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* About 64 MB of ids a pool; two pools when the corpus is larger than one. */
+static const size_t POOL_TOKENS = 16 << 20;
+/* What a token is of text, roughly, in any language: turns tokens into bytes. */
+enum { TOKEN_BYTES = 4 };
+
+/* In place of a pool's number: what is random is not the order of a pool but the cut of its text.
+ */
+static const uint64_t SUBWORD_SITE = UINT64_MAX;
+
+struct stage {
+    struct pool *pool; /* one of batches.pool */
+    struct plan plan;
+    int64_t epoch, number; /* of the pool in the epoch */
+    bool ready;
+};
+
+struct batches {
+    struct batch_options o;
+    struct pool_options fill;
+    struct stage stage[2];
+    struct pool pool[2];
+
+    /* the producer */
+    struct pairs *pairs;
+    struct pool *whole;         /* holds all of the corpus; NULL: it has to be streamed */
+    int64_t epoch, number;      /* the pool to prepare next */
+    struct batch_counts so_far; /* of the epoch being read */
+    bool complete;              /* so_far began with the first pool */
+    pthread_t thread;
+    bool started;
+    atomic_bool stop;
+
+    /* between the two */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool over; /* nothing more becomes ready: the end, or an error */
+    enum heed_status status;
+    struct heed_error err;
+    struct batch_counts counts;
+
+    /* the caller */
+    int turn;      /* the stage at hand */
+    int64_t at;    /* its next batch */
+    bool finished; /* the end was reached */
+    struct packed packed;
+    int32_t *words;
+    size_t words_cap;
+};
+
+static enum heed_status nothing_usable(const struct batches *s, struct heed_error *err)
+{
+    const struct batch_counts *c = &s->so_far;
+    return error_set(err, HEED_EFORMAT,
+                     "no usable pair in %s%s: %lld have an empty side, %lld are longer than the %d "
+                     "tokens that %s allows",
+                     pairs_name(s->pairs), s->o.corpus.n > 1 ? " and the files after it" : "",
+                     (long long)c->empty, (long long)c->longer, s->fill.longest,
+                     s->o.batch_tokens < s->o.max_length ? "batch_tokens" : "max_length");
+}
+
+static void counts_note(struct batches *s, const struct pool *p)
+{
+    struct batch_counts *c = &s->so_far;
+    c->pairs += p->counts.pairs;
+    c->empty += p->counts.empty;
+    c->longer += p->counts.longer;
+    c->invalid += p->counts.invalid;
+    pthread_mutex_lock(&s->lock);
+    c->all = p->last && s->complete;
+    if (!s->counts.all) s->counts = *c;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void epoch_begin(struct batches *s)
+{
+    s->number = 0;
+    s->so_far = (struct batch_counts){0};
+    s->complete = true;
+    pairs_rewind(s->pairs);
+}
+
+/* Fills g's pool with the next stretch of the corpus. */
+static enum heed_status stage_fill(struct batches *s, struct stage *g, struct heed_error *err)
+{
+    g->pool = s->whole;
+    if (g->pool) return HEED_OK;
+    g->pool = &s->pool[g - s->stage];
+    s->fill.random = random_at(s->o.seed, (uint64_t)s->epoch, SUBWORD_SITE);
+    enum heed_status st = pool_fill(g->pool, s->pairs, &s->fill, err);
+    if (st || atomic_load(&s->stop)) return st;
+    counts_note(s, g->pool);
+    if (!g->pool->last) return HEED_OK;
+    if (s->complete && s->so_far.pairs == 0) return nothing_usable(s, err);
+    if (s->number == 0 && s->o.subword_dropout == 0) s->whole = g->pool;
+    return HEED_OK;
+}
+
+/* Makes g the next pool that has a batch; without one at the end of the corpus (not shuffling) its
+ * plan is empty. */
+static enum heed_status stage_prepare(struct batches *s, struct stage *g, struct heed_error *err)
+{
+    do {
+        enum heed_status st = stage_fill(s, g, err);
+        if (st || atomic_load(&s->stop)) return st;
+        g->epoch = s->epoch;
+        g->number = s->number;
+        uint64_t random = random_at(s->o.seed, (uint64_t)g->epoch, (uint64_t)g->number);
+        plan_release(&g->plan);
+        st = plan_make(&g->plan, g->pool, s->o.batch_tokens, s->o.shuffle, random, err);
+        if (st) return st;
+        s->number++;
+        if (g->pool->last) {
+            s->epoch++;
+            epoch_begin(s);
+        }
+    } while (g->plan.n == 0 && (s->o.shuffle || !g->pool->last));
+    return HEED_OK;
+}
+
+/* Goes to the pool of the start cursor without tokenizing what lies before it. A cursor behind the
+ * last pool is the beginning of the next epoch. */
+static enum heed_status start_seek(struct batches *s, struct heed_error *err)
+{
+    s->epoch = s->o.start.epoch;
+    s->complete = s->o.start.pool == 0;
+    bool last = false;
+    for (; s->number < s->o.start.pool && !last; s->number++) {
+        enum heed_status st = pool_skip(s->pairs, &s->fill, &last, err);
+        if (st) return st;
+    }
+    if (last) {
+        s->epoch++;
+        epoch_begin(s);
+    }
+    return HEED_OK;
+}
+
+static bool stage_ends(const struct batches *s, const struct stage *g)
+{
+    return g->pool->last && !s->o.shuffle;
+}
+
+static void *produce(void *arg)
+{
+    struct batches *s = arg;
+    struct heed_error err = {0};
+    enum heed_status st = HEED_OK;
+    bool end = stage_ends(s, &s->stage[0]); /* batch_open prepared it */
+    for (int i = 1; !st && !end; i ^= 1) {
+        struct stage *g = &s->stage[i];
+        pthread_mutex_lock(&s->lock);
+        while (g->ready && !atomic_load(&s->stop)) pthread_cond_wait(&s->changed, &s->lock);
+        pthread_mutex_unlock(&s->lock);
+        if (!atomic_load(&s->stop)) st = stage_prepare(s, g, &err);
+        if (atomic_load(&s->stop)) return NULL;
+        if (st) break;
+        end = stage_ends(s, g);
+        pthread_mutex_lock(&s->lock);
+        g->ready = true;
+        pthread_cond_broadcast(&s->changed);
+        pthread_mutex_unlock(&s->lock);
+    }
+    pthread_mutex_lock(&s->lock);
+    s->over = true;
+    s->status = st;
+    s->err = err;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+static enum heed_status options_check(const struct batch_options *o, struct heed_error *err)
+{
+    const struct batch_cursor *c = &o->start;
+    if (o->batch_tokens < 2 || o->max_length < 2)
+        return error_set(err, HEED_EARG,
+                         "batch_tokens is %d and max_length %d, at least 2 (a token and its mark) "
+                         "is expected",
+                         o->batch_tokens, o->max_length);
+    if (c->epoch < 0 || c->pool < 0 || c->batch < 0)
+        return error_set(err, HEED_EARG, "the data cursor is epoch %lld, pool %lld, batch %lld",
+                         (long long)c->epoch, (long long)c->pool, (long long)c->batch);
+    return HEED_OK;
+}
+
+static void limits_set(struct batches *s)
+{
+    const struct batch_options *o = &s->o;
+    size_t tokens = o->pool_tokens ? o->pool_tokens : POOL_TOKENS;
+    /* The places in a plan are 32 bits wide. */
+    if (tokens > UINT32_MAX / TOKEN_BYTES) tokens = UINT32_MAX / TOKEN_BYTES;
+    s->fill = (struct pool_options){
+        .tokenizer = o->tokenizer,
+        .text_bytes = tokens * TOKEN_BYTES,
+        .longest = o->max_length < o->batch_tokens ? o->max_length : o->batch_tokens,
+        .threads = o->threads,
+        .subword_dropout = o->subword_dropout,
+        .stop = &s->stop,
+    };
+}
+
+/* The first stage is prepared here and not in the thread, so that a problem is seen at once. */
+static enum heed_status stream_start(struct batches *s, struct heed_error *err)
+{
+    enum heed_status st = pairs_open(&s->pairs, &s->o.corpus, err);
+    if (!st) st = start_seek(s, err);
+    if (st) return st;
+    if (!s->o.shuffle && s->epoch > 0) { /* one pass, and it is over */
+        s->finished = true;
+        return HEED_OK;
+    }
+    struct stage *g = &s->stage[0];
+    if ((st = stage_prepare(s, g, err))) return st;
+    bool there = g->epoch == s->o.start.epoch && g->number == s->o.start.pool;
+    s->at = there ? s->o.start.batch : 0;
+    g->ready = true;
+    int why = pthread_create(&s->thread, NULL, produce, s);
+    s->started = why == 0;
+    if (why) return error_set(err, HEED_ENOMEM, "cannot start a thread: %s", strerror(why));
+    return HEED_OK;
+}
+
+enum heed_status batch_open(struct batches **out, const struct batch_options *o,
+                            struct heed_error *err)
+{
+    enum heed_status st = options_check(o, err);
+    if (st) return st;
+    struct batches *s = calloc(1, sizeof *s);
+    if (!s) return error_memory(err, sizeof *s, "a stream of batches");
+    s->o = *o;
+    atomic_init(&s->stop, false);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    limits_set(s);
+    if ((st = stream_start(s, err))) {
+        batch_free(s);
+        return st;
+    }
+    *out = s;
+    return HEED_OK;
+}
+
+void batch_free(struct batches *s)
+{
+    if (!s) return;
+    pthread_mutex_lock(&s->lock);
+    atomic_store(&s->stop, true);
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    if (s->started) pthread_join(s->thread, NULL);
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    for (int i = 0; i < 2; i++) {
+        plan_release(&s->stage[i].plan);
+        pool_release(&s->pool[i]);
+    }
+    pairs_free(s->pairs);
+    free(s->words);
+    free(s);
+}
+
+struct batch_counts batch_counted(struct batches *s)
+{
+    pthread_mutex_lock(&s->lock);
+    struct batch_counts c = s->counts;
+    pthread_mutex_unlock(&s->lock);
+    return c;
+}
+
+/* The stage with the next batch, or NULL at the end. */
+static enum heed_status stage_wait(struct batches *s, struct stage **out, struct heed_error *err)
+{
+    *out = NULL;
+    while (!s->finished) {
+        struct stage *g = &s->stage[s->turn];
+        pthread_mutex_lock(&s->lock);
+        while (!g->ready && !s->over) pthread_cond_wait(&s->changed, &s->lock);
+        bool ready = g->ready;
+        if (!ready && s->status && err) *err = s->err;
+        pthread_mutex_unlock(&s->lock);
+        if (!ready) return s->status;
+        if (s->at < (int64_t)g->plan.n) {
+            *out = g;
+            return HEED_OK;
+        }
+        s->finished = stage_ends(s, g);
+        s->at = 0;
+        s->turn ^= 1;
+        pthread_mutex_lock(&s->lock);
+        g->ready = false;
+        pthread_cond_broadcast(&s->changed);
+        pthread_mutex_unlock(&s->lock);
+    }
+    return HEED_OK;
+}
+
+static enum heed_status span_pack(struct batches *s, const struct stage *g,
+                                  const struct plan_span *span, struct heed_error *err)
+{
+    const uint32_t *order = g->plan.order + span->first;
+    const struct pool *p = g->pool;
+    int n = (int)span->n, src = n, tgt = n;
+    for (int i = 0; i < n; i++) {
+        src += p->pair[order[i]].src;
+        tgt += p->pair[order[i]].tgt;
+    }
+    size_t need = pack_words(n, src, tgt);
+    if (need > s->words_cap) {
+        free(s->words);
+        s->words_cap = need + need / 2;
+        s->words = malloc(s->words_cap * sizeof *s->words);
+        if (!s->words) {
+            s->words_cap = 0;
+            return error_memory(err, need * sizeof *s->words, "a batch");
+        }
+    }
+    int bos = tokenizer_bos(s->o.tokenizer), eos = tokenizer_eos(s->o.tokenizer);
+    pack_begin(&s->packed, s->words, n, src, tgt);
+    for (int i = 0; i < n; i++) {
+        const struct pool_pair *x = &p->pair[order[i]];
+        const int32_t *ids = p->ids.v + x->at;
+        pack_add(&s->packed, ids, x->src, ids + x->src, x->tgt, bos, eos);
+    }
+    return HEED_OK;
+}
+
+enum heed_status batch_next(struct batches *s, const struct packed **b, struct batch_cursor *after,
+                            struct heed_error *err)
+{
+    struct stage *g;
+    enum heed_status st = stage_wait(s, &g, err);
+    if (st) return st;
+    if (!g) {
+        *b = NULL;
+        *after = (struct batch_cursor){.epoch = 1};
+        return HEED_OK;
+    }
+    if ((st = span_pack(s, g, &g->plan.span[s->at], err))) return st;
+    s->at++;
+    *after = (struct batch_cursor){g->epoch, g->number, s->at};
+    if (s->at == (int64_t)g->plan.n)
+        *after = g->pool->last ? (struct batch_cursor){.epoch = g->epoch + 1}
+                               : (struct batch_cursor){g->epoch, g->number + 1, 0};
+    *b = &s->packed;
+    return HEED_OK;
+}

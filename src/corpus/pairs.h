@@ -1,0 +1,33 @@
+/*
+ * pairs.h - the lines of a corpus as pairs, from the first file to the last. Between input and
+ * batch.
+ *
+ * Call order: open, then peek and take for each pair, rewind for another pass, free.
+ */
+#ifndef HEED_CORPUS_PAIRS_H
+#define HEED_CORPUS_PAIRS_H
+#include "heed.h"
+
+struct pairs;
+
+struct pair {
+    const char *src, *tgt; /* src NULL: the end of the corpus */
+    size_t src_len, tgt_len;
+};
+
+/* Every file is opened once, so that a missing one is seen now. Copies the names. */
+enum heed_status pairs_open(struct pairs **out, const struct heed_corpus *c,
+                            struct heed_error *err);
+/* The pair at hand; it stays valid until the next call after pairs_take. In a file of pairs what
+ * follows a second tab is ignored, and an empty line is an empty pair. */
+enum heed_status pairs_peek(struct pairs *p, struct pair *out, struct heed_error *err);
+void pairs_take(struct pairs *p);
+/* How many were taken: the number of the pair at hand, from 0. */
+int64_t pairs_taken(const struct pairs *p);
+/* Back to the first pair. */
+void pairs_rewind(struct pairs *p);
+/* The name of the first file, for errors about the corpus as a whole. */
+const char *pairs_name(const struct pairs *p);
+void pairs_free(struct pairs *p);
+
+#endif

@@ -1,0 +1,439 @@
+/*
+ * vocabulary.cc - trains a vocabulary on raw text, with SentencePiece.
+ *
+ * The vocabularies trained here are lossless: BPE with byte fallback over text that is not
+ * normalized, so decode(encode(x)) == x for every well-formed text without U+2581, the sign
+ * SentencePiece writes for a space.
+ */
+#include "base/error.h"
+#include "base/file.h"
+#include "base/utf8.h"
+#include "corpus/input.h"
+#include "tokens/sentencepiece.hh"
+#include "tokens/spm.h"
+#include "tokens/tokenizer.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <pthread.h>
+#include <sentencepiece_trainer.h>
+#include <string>
+#include <string_view>
+#include <sys/mman.h>
+#include <unordered_map>
+#include <vector>
+
+namespace
+{
+
+/* The trainer holds its sentences in memory. Words are counted once each, however often they come;
+ * but in a language without spaces each sentence is a word of its own, and costs 60 bytes of memory
+ * and 10 microseconds a byte. Of a larger corpus a part within both limits is enough. */
+constexpr int64_t TRAIN_SENTENCES = 2000000, TRAIN_UNSPACED_BYTES = 8 << 20;
+constexpr size_t UNSPACED_BYTES = 64; /* no word is longer */
+/* Longer lines are not sentences; the trainer would skip them by itself. */
+constexpr size_t TRAIN_SENTENCE_BYTES = 4192;
+/* A character gets a piece of its own when it comes twice, and once in so many; others are written
+ * as bytes. */
+constexpr int64_t RARE_CHARACTER = 10000000;
+constexpr int MARKS = 3, PIECES_MAX = 1 << 20;
+/* SentencePiece recurses over the bytes of a tag, and has room for 64 tags that a text begins with.
+ */
+constexpr size_t TAG_BYTES_MAX = 256;
+constexpr int TAGS_INSIDE_MAX = 32;
+/* Bytes of a sentence that stand in runs without a space too long to be words. */
+size_t unspaced(std::string_view sentence)
+{
+    size_t bytes = 0;
+    for (size_t at = 0; at < sentence.size();) {
+        size_t run = std::min(sentence.find(' ', at), sentence.size()) - at;
+        if (run > UNSPACED_BYTES) bytes += run;
+        at += run + 1;
+    }
+    return bytes;
+}
+
+/* How many of all the sentences of a corpus are used. */
+struct sample {
+    int64_t keep, total;
+};
+
+/*
+ * SentencePiece writes its sentences anew in threads of its own, in which a bad_alloc would end the
+ * program: they are started only where there is the memory that they will ask for. Each thread
+ * takes a stack, a heap of malloc, for which glibc reserves 128 MB of addresses at first, and some
+ * scratch; together they take the sentences once more. It starts as many threads as it is told,
+ * which are as many as it takes by itself, or else one.
+ */
+constexpr int TRAIN_THREADS = 16;
+constexpr size_t THREAD_HEAP = size_t(128) << 20, THREAD_SCRATCH = size_t(1) << 20;
+
+size_t normalized_bytes(const std::string &sentence)
+{
+    constexpr size_t SPACE = 3, STRING = 48; /* a space's sign; what malloc adds to a string */
+    return sentence.size() + STRING +
+           SPACE * (1 + std::count(sentence.begin(), sentence.end(), ' '));
+}
+
+bool threads_fit(int threads, size_t bytes)
+{
+    pthread_attr_t attr;
+    size_t stack = size_t(8) << 20;
+    if (pthread_attr_init(&attr) == 0) {
+        pthread_attr_getstacksize(&attr, &stack);
+        pthread_attr_destroy(&attr);
+    }
+    size_t addresses = size_t(threads) * (stack + THREAD_HEAP);
+    void *reserved =
+        mmap(nullptr, addresses, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *memory = malloc(bytes + size_t(threads) * THREAD_SCRATCH);
+    bool fit = reserved != MAP_FAILED && memory;
+    free(memory);
+    if (reserved != MAP_FAILED) munmap(reserved, addresses);
+    return fit;
+}
+
+/*
+ * The sentences of the files, a line or a field between tabs each. SentencePiece pulls them one by
+ * one. The sample is spread evenly over them, and the same each time.
+ */
+class Sentences : public sentencepiece::SentenceIterator
+{
+  public:
+    /* threads: those that will work on the sentences when all are there; 0: none. */
+    Sentences(const char *const *paths, int n, sample part, int threads)
+        : paths_(paths), n_(n), part_(part), threads_(threads)
+    {
+        Next();
+    }
+    ~Sentences() override
+    {
+        input_free(in_);
+    }
+    bool done() const override
+    {
+        return done_;
+    }
+    const std::string &value() const override
+    {
+        return value_;
+    }
+    void Next() override
+    {
+        while (!(done_ = !read())) {
+            int64_t i = seen_++;
+            if ((i + 1) * part_.keep / part_.total > i * part_.keep / part_.total) {
+                bytes_ += normalized_bytes(value_);
+                return;
+            }
+        }
+        if (threads_ > 0 && !failed_ && !threads_fit(threads_, bytes_))
+            failed_ =
+                error_set(&error_, HEED_ENOMEM,
+                          "out of memory: %zu bytes for the sentences of a vocabulary", bytes_);
+    }
+    /* Ends the training where a file cannot be read or memory is short; the caller looks at
+     * failed() first. */
+    sentencepiece::util::Status status() const override
+    {
+        if (!failed_) return sentencepiece::util::Status();
+        return sentencepiece::util::Status(sentencepiece::util::StatusCode::kUnavailable, "");
+    }
+    /* How many were too long to be sentences. */
+    int64_t longer() const
+    {
+        return longer_;
+    }
+    enum heed_status failed(struct heed_error *err) const
+    {
+        if (failed_ && err) *err = error_;
+        return failed_;
+    }
+
+  private:
+    /* The next sentence into value_; false at the end of the last file or on an error. */
+    bool read()
+    {
+        for (;;) {
+            while (!line_) {
+                if (!line_next()) return false;
+            }
+            const char *tab = static_cast<const char *>(memchr(line_, '\t', left_));
+            size_t len = tab ? size_t(tab - line_) : left_;
+            const char *field = line_;
+            line_ = tab ? tab + 1 : nullptr;
+            left_ -= tab ? len + 1 : len;
+            longer_ += len > TRAIN_SENTENCE_BYTES;
+            if (len == 0 || len > TRAIN_SENTENCE_BYTES) continue;
+            value_ = well_formed(field, len);
+            return true;
+        }
+    }
+    bool line_next()
+    {
+        if (!in_) {
+            if (file_ == n_) return false;
+            failed_ = input_open(&in_, paths_[file_], &error_);
+            if (failed_) return false;
+        }
+        failed_ = input_line(in_, &line_, &left_, &error_);
+        if (failed_) return false;
+        if (!line_) {
+            input_free(in_);
+            in_ = nullptr;
+            file_++;
+        }
+        return true;
+    }
+
+    const char *const *paths_;
+    int n_;
+    sample part_;
+    int threads_;
+    size_t bytes_ = 0; /* of the sentences so far, as SentencePiece will write them */
+    int64_t seen_ = 0, longer_ = 0;
+    int file_ = 0;
+    struct input *in_ = nullptr;
+    const char *line_ = nullptr; /* what is left of the line, in the memory of in_ */
+    size_t left_ = 0;
+    std::string value_;
+    bool done_ = false;
+    enum heed_status failed_ = HEED_OK;
+    struct heed_error error_ = {};
+};
+
+/* What one reading of everything tells. */
+struct survey {
+    int64_t sentences = 0, unspaced_bytes = 0, characters = 0;
+    size_t bytes = 0;                            /* as SentencePiece writes them */
+    std::unordered_map<uint32_t, int64_t> times; /* of each character, named by its bytes */
+};
+
+void survey_add(survey *s, const std::string &sentence)
+{
+    s->sentences++;
+    s->bytes += normalized_bytes(sentence);
+    s->unspaced_bytes += int64_t(unspaced(sentence));
+    for (size_t at = 0, n; at < sentence.size(); at += n) {
+        n = utf8_char(&sentence[at], sentence.size() - at);
+        uint32_t name = 0;
+        memcpy(&name, &sentence[at], n);
+        s->times[name]++;
+        s->characters++;
+    }
+}
+
+enum heed_status survey_make(survey *s, const char *const *paths, int n, struct heed_error *err)
+{
+    Sentences all(paths, n, {1, 1}, 0);
+    for (; !all.done(); all.Next()) survey_add(s, all.value());
+    if (all.failed(err)) return all.failed(err);
+    const char *others = n > 1 ? " and the files after it" : "";
+    if (s->sentences == 0 && all.longer() > 0)
+        return error_set(err, HEED_EFORMAT,
+                         "%s%s: no sentence to train a vocabulary on: %lld line%s longer than %zu "
+                         "bytes",
+                         paths[0], others, static_cast<long long>(all.longer()),
+                         all.longer() == 1 ? " is" : "s are", TRAIN_SENTENCE_BYTES);
+    if (s->sentences == 0)
+        return error_set(err, HEED_EFORMAT, "%s%s: no sentence to train a vocabulary on", paths[0],
+                         others);
+    return HEED_OK;
+}
+
+sample sample_choose(const survey &s)
+{
+    double part = 1;
+    if (s.sentences > TRAIN_SENTENCES) part = double(TRAIN_SENTENCES) / double(s.sentences);
+    if (s.unspaced_bytes > TRAIN_UNSPACED_BYTES)
+        part = std::min(part, double(TRAIN_UNSPACED_BYTES) / double(s.unspaced_bytes));
+    return {std::max(int64_t(double(s.sentences) * part), int64_t(1)), s.sentences};
+}
+
+/* The part of the text that is written in characters which get a piece of their own; they take at
+ * most half of the pieces there are to learn. SentencePiece accepts no less than 0.98. It reads the
+ * number with a stream, which follows the locale of a C++ program; a whole number and an exponent
+ * are the same in every locale. */
+std::string coverage_choose(const survey &s, int pieces)
+{
+    std::vector<int64_t> times;
+    for (const auto &c : s.times)
+        if (c.second >= 2 && c.second >= s.characters / RARE_CHARACTER) times.push_back(c.second);
+    std::sort(times.begin(), times.end(), std::greater<int64_t>());
+    if (times.size() > size_t(pieces / 2)) times.resize(size_t(pieces / 2));
+    int64_t covered = 0;
+    for (int64_t n : times) covered += n;
+    double part = std::max(double(covered) / double(s.characters), 0.98);
+    return std::to_string(std::llround(part * 1e9)) + "e-9";
+}
+
+/* NULL, or why a text cannot be a tag: how SentencePiece writes a byte, a space or an unknown
+ * character, or what would end or split the list of tags. */
+const char *tag_fault(std::string_view tag)
+{
+    if (tag.empty()) return "it is empty";
+    if (!utf8_valid(tag.data(), tag.size())) return "it is not UTF-8";
+    for (unsigned char c : tag)
+        if (c <= ' ' || c == 0x7f || c == ',' || c == '"')
+            return "a tag is UTF-8 without spaces, control characters, commas and quotes";
+    if (tag.find("\u2581") != tag.npos || tag.find("\u2585") != tag.npos)
+        return "U+2581 and U+2585 have a meaning of their own in a vocabulary";
+    if (tag.size() == 6 && tag.substr(0, 3) == "<0x" && tag[5] == '>' && isxdigit(tag[3]) &&
+        isxdigit(tag[4]))
+        return "it is how a vocabulary writes a byte";
+    for (const char *mark : {"<unk>", "<s>", "</s>"})
+        if (tag == mark) return "it is a mark that is there anyway";
+    return nullptr;
+}
+
+enum heed_status tag_check(const struct heed_tokenizer_options *o, int i, struct heed_error *err)
+{
+    std::string_view tag = o->tags[i];
+    if (tag.size() > TAG_BYTES_MAX)
+        return error_set(err, HEED_EARG, "a tag has %zu bytes, expected at most %zu", tag.size(),
+                         TAG_BYTES_MAX);
+    if (const char *why = tag_fault(tag))
+        return error_set(err, HEED_EARG, "tag \"%s\" is not usable: %s", o->tags[i], why);
+    int begins = 0;
+    for (int j = 0; j < o->tags_n; j++) {
+        std::string_view other = o->tags[j];
+        if (j < i && other == tag)
+            return error_set(err, HEED_EARG, "tag \"%s\" is given twice", o->tags[i]);
+        begins += j != i && tag.substr(0, other.size()) == other;
+    }
+    if (begins > TAGS_INSIDE_MAX)
+        return error_set(err, HEED_EARG, "tag \"%s\" begins with %d others, expected at most %d",
+                         o->tags[i], begins, TAGS_INSIDE_MAX);
+    return HEED_OK;
+}
+
+/* The tags as SentencePiece wants them: in one string with commas between. */
+enum heed_status tags_join(const struct heed_tokenizer_options *o, std::string *out,
+                           struct heed_error *err)
+{
+    for (int i = 0; i < o->tags_n; i++) {
+        enum heed_status st = tag_check(o, i, err);
+        if (st) return st;
+        *out += (i ? "," : "") + std::string(o->tags[i]);
+    }
+    return HEED_OK;
+}
+
+/* The number behind `words` in text, or -1. */
+long number_behind(const std::string &text, const char *words)
+{
+    size_t at = text.find(words);
+    return at == std::string::npos ? -1 : strtol(text.c_str() + at + strlen(words), nullptr, 10);
+}
+
+enum heed_status train_error(const sentencepiece::util::Status &status, int vocab_size,
+                             struct heed_error *err)
+{
+    std::string words = words_of(status);
+    long most = number_behind(words, "value <= "), least = number_behind(words, " vs ");
+    if (most > 0)
+        return error_set(err, HEED_EARG,
+                         "a vocabulary of %d pieces is too large for this text: %ld is the most "
+                         "it yields",
+                         vocab_size, most);
+    if (least > 0)
+        return error_set(err, HEED_EARG,
+                         "a vocabulary of %d pieces is too small for this text: its characters, "
+                         "the bytes, marks and tags are %ld",
+                         vocab_size, least);
+    return error_set(err, HEED_EFORMAT, "SentencePiece cannot train a vocabulary: %s",
+                     words.c_str());
+}
+
+enum heed_status train(const char *const *paths, int n, const struct heed_tokenizer_options *o,
+                       std::string *model, struct heed_error *err)
+{
+    std::string tags;
+    survey all;
+    enum heed_status st = tags_join(o, &tags, err);
+    if (!st) st = survey_make(&all, paths, n, err);
+    if (st) return st;
+    sample part = sample_choose(all);
+    /* The sentences themselves, and then once more. */
+    size_t bytes = size_t(2 * double(all.bytes) * double(part.keep) / double(part.total));
+    int threads = threads_fit(TRAIN_THREADS, bytes) ? TRAIN_THREADS : 1;
+    Sentences sentences(paths, n, part, threads);
+    std::unordered_map<std::string, std::string> args = {
+        {"model_type", "bpe"},
+        {"vocab_size", std::to_string(o->vocab_size)},
+        {"character_coverage",
+         coverage_choose(all, o->vocab_size - MARKS - BYTE_PIECES - o->tags_n)},
+        {"byte_fallback", "true"},
+        {"normalization_rule_name", "identity"},
+        {"remove_extra_whitespaces", "false"},
+        {"max_sentence_length", std::to_string(3 * TRAIN_SENTENCE_BYTES)}, /* U+FFFD is three */
+        {"unk_id", "0"},
+        {"bos_id", "1"},
+        {"eos_id", "2"},
+        {"pad_id", "-1"},
+        {"minloglevel", "4"}, /* above the highest: it never prints */
+    };
+    if (threads != TRAIN_THREADS) args["num_threads"] = std::to_string(threads);
+    if (o->tags_n > 0) args["user_defined_symbols"] = tags;
+    auto status = sentencepiece::SentencePieceTrainer::Train(args, &sentences, model);
+    if ((st = sentences.failed(err))) return st;
+    if (!status.ok()) return train_error(status, o->vocab_size, err);
+    model->resize(spm_forget_threads(&(*model)[0], model->size()));
+    return HEED_OK;
+}
+
+/* Before the work begins: the vocabulary has a place to go, which is none of the texts. */
+enum heed_status output_check(const char *const *paths, int n, const char *out,
+                              struct heed_error *err)
+{
+    for (int i = 0; i < n; i++)
+        if (file_is_same(paths[i], out))
+            return error_set(err, HEED_EARG,
+                             "%s is a text to train on, expected another file for the vocabulary",
+                             out);
+    return file_check_write(out, err);
+}
+
+} // namespace
+
+enum heed_status heed_tokenizer_train(const char *const *paths, int n,
+                                      const struct heed_tokenizer_options *o, const char *out_path,
+                                      struct heed_error *err)
+{
+    if (!o) return error_null(err, "options");
+    if (!out_path) return error_null(err, "out_path");
+    enum heed_status wrong = error_strings(err, "paths", paths, n);
+    if (!wrong && n == 0) wrong = error_set(err, HEED_EARG, "no file to train a vocabulary on");
+    if (!wrong && o->tags_n > PIECES_MAX)
+        wrong =
+            error_set(err, HEED_EARG, "tags are %d, expected at most %d", o->tags_n, PIECES_MAX);
+    if (!wrong) wrong = error_strings(err, "tags", o->tags, o->tags_n);
+    if (wrong) return wrong;
+    int least = MARKS + BYTE_PIECES + o->tags_n + 1;
+    if (o->vocab_size < least)
+        return error_set(err, HEED_EARG,
+                         "a vocabulary of %d pieces is too small: %d marks, %d bytes, %d tags and "
+                         "one character are %d",
+                         o->vocab_size, MARKS, BYTE_PIECES, o->tags_n, least);
+    if (o->vocab_size > PIECES_MAX)
+        return error_set(err, HEED_EARG, "a vocabulary of %d pieces is too large: %d is the most",
+                         o->vocab_size, PIECES_MAX);
+    if ((wrong = output_check(paths, n, out_path, err))) return wrong;
+    return guarded("training a vocabulary", err, [&] {
+        std::string model;
+        struct heed_error why = {};
+        enum heed_status st = train(paths, n, o, &model, err);
+        if (st) return st;
+        /* Nothing is written that cannot be loaded. */
+        heed_tokenizer *usable =
+            tokenizer_parse(model.data(), model.size(), "the trained vocabulary", &why);
+        if (!usable) return error_set(err, why.status, "%s", why.text);
+        heed_tokenizer_free(usable);
+        struct file_part part = {model.data(), model.size()};
+        return file_write(out_path, &part, 1, err);
+    });
+}

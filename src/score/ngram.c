@@ -1,0 +1,187 @@
+/*
+ * ngram.c - n-grams counted exactly, without storing or comparing one.
+ *
+ * A sequence is named by a number: that of the sequence without its last symbol, paired with that
+ * symbol, is looked up in a hash table of pairs. So an n-gram costs one lookup when the (n-1)-grams
+ * are known, a word one lookup per character, and two sequences have the same number exactly if
+ * they are equal. Only the reference enters the table; what a hypothesis does not find there
+ * matches nothing, and neither does anything longer that starts with it.
+ *
+ * Call order: table_reserve, table_clear, the numbers of the reference (pair_add), then those of
+ * the hypothesis (pair_find).
+ */
+#include "score/ngram.h"
+
+#include "base/error.h"
+#include "base/random.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Numbers of sequences: the empty one, and any that the reference does not have. The others are
+ * the index of their slot plus one. */
+enum { ROOT = 0, NONE = -1 };
+
+struct ngram_slot {
+    uint64_t key; /* 0: free */
+    int32_t id;   /* ROOT in a free slot */
+    int32_t left; /* occurrences in the reference that the hypothesis has not used up */
+};
+
+/* ---- the table of pairs ---- */
+
+static enum heed_status table_reserve(struct ngram *g, size_t pairs, struct heed_error *err)
+{
+    if (pairs > INT32_MAX / 4) {
+        return error_set(err, HEED_EARG,
+                         "a reference has %zu characters; at most %d in one line can be scored",
+                         pairs, INT32_MAX / 4);
+    }
+    size_t slots = 16;
+    while (slots < 2 * pairs) slots *= 2;
+    g->mask = slots - 1;
+    if (slots <= g->cap) return HEED_OK;
+    struct ngram_slot *slot = realloc(g->slot, slots * sizeof *slot);
+    if (!slot) return error_memory(err, slots * sizeof *slot, "the n-grams of a line");
+    g->slot = slot;
+    g->cap = slots;
+    return HEED_OK;
+}
+
+static void table_clear(struct ngram *g)
+{
+    memset(g->slot, 0, (g->mask + 1) * sizeof *g->slot);
+}
+
+static uint64_t pair_key(int32_t prefix, int32_t symbol)
+{
+    return (uint64_t)(prefix + 1) << 32 | (uint32_t)symbol;
+}
+
+/* The slot of the pair, or the free one where it belongs: at most half of them are taken. */
+static struct ngram_slot *pair_slot(const struct ngram *g, uint64_t key)
+{
+    size_t i = random_mix(key) & g->mask;
+    while (g->slot[i].key && g->slot[i].key != key) i = (i + 1) & g->mask;
+    return &g->slot[i];
+}
+
+static struct ngram_slot *pair_add(const struct ngram *g, int32_t prefix, int32_t symbol)
+{
+    uint64_t key = pair_key(prefix, symbol);
+    struct ngram_slot *s = pair_slot(g, key);
+    if (!s->key) *s = (struct ngram_slot){.key = key, .id = (int32_t)(s - g->slot) + 1};
+    return s;
+}
+
+/* NULL: the reference does not have it. */
+static struct ngram_slot *pair_find(const struct ngram *g, int32_t prefix, int32_t symbol)
+{
+    if (prefix == NONE) return NULL;
+    struct ngram_slot *s = pair_slot(g, pair_key(prefix, symbol));
+    return s->key ? s : NULL;
+}
+
+/* ---- words ---- */
+
+static int32_t word_extend(const struct ngram *g, int32_t prefix, int32_t c, bool add)
+{
+    const struct ngram_slot *s = add ? pair_add(g, prefix, c) : pair_find(g, prefix, c);
+    return s ? s->id : NONE;
+}
+
+static void words_number(const struct ngram *g, struct metric_text *t, bool add)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < t->n;) {
+        if (metric_is_space(t->c[i])) {
+            i++;
+            continue;
+        }
+        int32_t word = ROOT;
+        for (; i < t->n && !metric_is_space(t->c[i]); i++) {
+            word = word_extend(g, word, t->c[i], add);
+        }
+        t->c[n++] = word;
+    }
+    t->n = n;
+}
+
+enum heed_status ngram_words(struct ngram *g, struct heed_error *err)
+{
+    enum heed_status status = table_reserve(g, g->ref.n, err);
+    if (status) return status;
+    table_clear(g);
+    words_number(g, &g->ref, true);
+    words_number(g, &g->hyp, false);
+    return HEED_OK;
+}
+
+/* ---- n-grams ---- */
+
+/* n ids of ROOT: the 0-grams. */
+static enum heed_status ids_start(int32_t **id, size_t *cap, size_t n, struct heed_error *err)
+{
+    if (n > *cap) {
+        int32_t *v = realloc(*id, n * sizeof *v);
+        if (!v) return error_memory(err, n * sizeof *v, "the n-grams of a line");
+        *id = v;
+        *cap = n;
+    }
+    for (size_t i = 0; i < n; i++) (*id)[i] = ROOT;
+    return HEED_OK;
+}
+
+static void ref_count(struct ngram *g, int n)
+{
+    const struct metric_text *ref = &g->ref;
+    for (size_t i = 0; i + (size_t)n <= ref->n; i++) {
+        struct ngram_slot *s = pair_add(g, g->ref_id[i], ref->c[i + (size_t)n - 1]);
+        s->left++;
+        g->ref_id[i] = s->id;
+    }
+}
+
+static long hyp_match(struct ngram *g, int n)
+{
+    const struct metric_text *hyp = &g->hyp;
+    long match = 0;
+    for (size_t i = 0; i + (size_t)n <= hyp->n; i++) {
+        struct ngram_slot *s = pair_find(g, g->hyp_id[i], hyp->c[i + (size_t)n - 1]);
+        g->hyp_id[i] = s ? s->id : NONE;
+        if (s && s->left) {
+            s->left--;
+            match++;
+        }
+    }
+    return match;
+}
+
+enum heed_status ngram_match(struct ngram *g, long *match, int order, struct heed_error *err)
+{
+    enum heed_status status = table_reserve(g, g->ref.n, err);
+    if (!status) status = ids_start(&g->hyp_id, &g->hyp_cap, g->hyp.n, err);
+    if (!status) status = ids_start(&g->ref_id, &g->ref_cap, g->ref.n, err);
+    if (status) return status;
+    for (int n = 1; n <= order; n++) {
+        table_clear(g);
+        ref_count(g, n);
+        match[n - 1] += hyp_match(g, n);
+    }
+    return HEED_OK;
+}
+
+long ngram_total(const struct metric_text *t, int n)
+{
+    return t->n >= (size_t)n ? (long)t->n - n + 1 : 0;
+}
+
+void ngram_release(struct ngram *g)
+{
+    metric_text_release(&g->hyp);
+    metric_text_release(&g->ref);
+    free(g->slot);
+    free(g->hyp_id);
+    free(g->ref_id);
+    *g = (struct ngram){0};
+}

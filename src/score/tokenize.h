@@ -1,0 +1,34 @@
+/*
+ * tokenize.h - text as the scores see it: code points, cut into tokens the way sacreBLEU
+ * does. Used by bleu.c and chrf.c; the translator's own tokens are in tokenizer.h.
+ *
+ * Call order: find a tokenizer, metric_tokenize each line into a reused metric_text, release it.
+ */
+#ifndef HEED_SCORE_TOKENIZE_H
+#define HEED_SCORE_TOKENIZE_H
+#include "heed.h"
+
+/* A line, one int32_t per code point; later stages write other symbols over them. {0} is empty. */
+struct metric_text {
+    int32_t *c; /* [n] */
+    size_t n;
+    int32_t *spare; /* where the next rewriting goes; as large as c */
+    size_t cap;     /* of each of the two */
+};
+
+struct metric_tokenizer;
+
+/* NULL and HEED_EARG for a name that is none of 13a, zh, intl, char, none. */
+const struct metric_tokenizer *metric_tokenizer_find(const char *name, struct heed_error *err);
+
+/* The line with whitespace between its tokens; more than one in a row counts as one. */
+enum heed_status metric_tokenize(struct metric_text *t, const struct metric_tokenizer *k,
+                                 const char *line, struct heed_error *err);
+/* The code points of the line; each maximal part that is not UTF-8 becomes one U+FFFD. */
+enum heed_status metric_decode(struct metric_text *t, const char *line, struct heed_error *err);
+/* Whitespace as Python's str.split sees it. */
+bool metric_is_space(int32_t c);
+
+void metric_text_release(struct metric_text *t);
+
+#endif

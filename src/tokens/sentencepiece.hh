@@ -1,0 +1,66 @@
+/*
+ * sentencepiece.hh - what every caller of SentencePiece shares: its exceptions and messages become
+ * errors of heed, and the text that it is given is valid UTF-8.
+ *
+ * SentencePiece is C++. It is called from tokens/tokenizer.cc, which reads and applies a
+ * vocabulary, and from corpus/vocabulary.cc, which trains one; no exception may leave these two
+ * files.
+ */
+#ifndef HEED_TOKENS_SENTENCEPIECE_HH
+#define HEED_TOKENS_SENTENCEPIECE_HH
+#include "base/error.h"
+#include "base/utf8.h"
+
+#include <cstring>
+#include <exception>
+#include <new>
+#include <sentencepiece_processor.h>
+#include <string>
+#include <system_error>
+
+constexpr int BYTE_PIECES = 256; /* a piece for each value of a byte, <0x00> to <0xFF> */
+
+/* Runs body, which returns a status, and turns what it throws into an error. */
+template <class Body> enum heed_status guarded(const char *what, struct heed_error *err, Body body)
+{
+    try {
+        return body();
+    } catch (const std::bad_alloc &) {
+        return error_set(err, HEED_ENOMEM, "out of memory: %s", what);
+    } catch (const std::system_error &e) {
+        return error_set(err, HEED_ENOMEM, "%s: cannot start a thread: %s", what, e.what());
+    } catch (const std::exception &e) {
+        if (strstr(e.what(), "bad_alloc")) /* in the words of a library below SentencePiece */
+            return error_set(err, HEED_ENOMEM, "out of memory: %s", what);
+        return error_set(err, HEED_EFORMAT, "%s: SentencePiece failed: %s", what, e.what());
+    } catch (...) {
+        return error_set(err, HEED_EFORMAT, "%s: SentencePiece failed", what);
+    }
+}
+
+/* The text with U+FFFD in place of each byte that is not part of valid UTF-8. */
+inline std::string well_formed(const char *text, size_t len)
+{
+    std::string out;
+    out.reserve(len);
+    for (size_t i = 0; i < len;) {
+        size_t n = utf8_char(text + i, len - i);
+        if (n)
+            out.append(text + i, n);
+        else
+            out.append("\xef\xbf\xbd");
+        i += n ? n : 1;
+    }
+    return out;
+}
+
+/* What SentencePiece says, without the place in its source and the condition that it puts in front;
+ * where it says nothing else, the condition. */
+inline std::string words_of(const sentencepiece::util::Status &status)
+{
+    std::string text = status.ToString();
+    size_t at = text.rfind("] ");
+    return at == std::string::npos || at + 2 == text.size() ? text : text.substr(at + 2);
+}
+
+#endif
