@@ -206,7 +206,7 @@ static inline struct bench_ceilings bench_measure(struct backend *be)
     to.p = (char *)block + BYTES;
     for (int i = 0; i < 3 + BENCH_REPEATS; i++) {
         if (i == 3) be->op->trace(be, t, BENCH_OPS);
-        be->op->linear(be, c, a, b, none, ACT_NONE, (struct drop){0});
+        be->op->linear(be, c, a, b, none, (struct activation){0});
         be->op->cast(be, to, from);
     }
     int n = be->op->trace(be, t, BENCH_OPS);

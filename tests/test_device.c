@@ -146,7 +146,7 @@ static void test_wrong_type(void **state)
     if (!device_named()) skip();
     void *p = must_alloc(be, 4096);
     struct mat m = mat_make(p, 4, 8, TYPE_F64), none = {0};
-    be->op->linear(be, m, m, m, none, ACT_NONE, (struct drop){0});
+    be->op->linear(be, m, m, m, none, (struct activation){0});
     assert_int_equal(be->op->sync(be, &err), HEED_EUNSUPPORTED);
     printf("says: %s\n", err.text);
     must_sync(be);
@@ -199,7 +199,7 @@ static void packed_use(struct backend *on, enum type type, struct stored from, i
     struct mat place = mat_make(put(on, x, (size_t)n * cols * 4), n, cols, TYPE_F32);
     int32_t *ids = put(on, id, n * sizeof *id);
     on->op->upload(on, from_x.p, x, (size_t)n * cols * sizeof *x);
-    on->op->linear(on, to, from_x, w, bias, ACT_RELU, (struct drop){0});
+    on->op->linear(on, to, from_x, w, bias, (struct activation){.kind = ACT_RELU});
     on->op->download(on, y, to.p, (size_t)n * 2 * rows * sizeof *y);
     on->op->embed(on, from_x, ids, ids, w, place, (struct drop){0});
     on->op->download(on, e, from_x.p, (size_t)n * cols * sizeof *e);

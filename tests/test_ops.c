@@ -50,9 +50,9 @@ static void call_embed_bwd(struct backend *be, const struct trial *t, const stru
 
 /* ---- linear ---- */
 
-static enum activation activation_of(const struct trial *t)
+static struct activation activation_of(const struct trial *t)
 {
-    return t->flags & RELU ? ACT_RELU : ACT_NONE;
+    return (struct activation){.kind = t->flags & RELU ? ACT_RELU : ACT_NONE, .drop = t->drop};
 }
 
 static void plan_linear(struct trial *t)
@@ -66,7 +66,7 @@ static void call_linear(struct backend *be, const struct trial *t, const struct 
                         const int32_t *ints)
 {
     (void)ints;
-    be->op->linear(be, m[0], m[1], m[2], m[3], activation_of(t), t->drop);
+    be->op->linear(be, m[0], m[1], m[2], m[3], activation_of(t));
 }
 
 static void plan_linear_bwd(struct trial *t)
@@ -94,7 +94,7 @@ static void call_linear_bwd(struct backend *be, const struct trial *t, const str
 {
     (void)ints;
     be->op->linear_bwd(be, m[0], t->flags & BETA ? 1 : 0, m[1], m[2], m[3], m[4], m[5],
-                       activation_of(t), t->drop);
+                       activation_of(t));
 }
 
 /* ---- attention: cols is the width of a head, out the number of heads ---- */

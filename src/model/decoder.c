@@ -8,7 +8,7 @@
 #include "model/layers.h"
 
 static const struct mat none;
-static const struct drop no_drop;
+static const struct activation identity;
 
 static struct mat layer_input(const struct run *r, int layer, int rows)
 {
@@ -25,7 +25,7 @@ void decoder_memory(struct run *r)
     for (int l = 0; l < r->p->config.decoder_layers; l++) {
         struct mat kv = mat_rows(r->decoder[l].cross.kv, 0, rows);
         r->be->op->linear(r->be, narrow ? wide : kv, r->memory,
-                          mat_stack(r->p->w.decoder[l].cross.k, 2), none, ACT_NONE, no_drop);
+                          mat_stack(r->p->w.decoder[l].cross.k, 2), none, identity);
         if (narrow) r->be->op->cast(r->be, kv, wide);
     }
 }
@@ -36,8 +36,7 @@ static struct mat self_keys(struct run *r, const struct pass *p, int layer, stru
 {
     int d = r->p->config.d_model;
     struct mat qkv = mat_rows(r->decoder[layer].self.qkv, 0, p->rows), kv = mat_cols(qkv, d, 2 * d);
-    r->be->op->linear(r->be, qkv, x, mat_stack(r->p->w.decoder[layer].self.q, 3), none, ACT_NONE,
-                      no_drop);
+    r->be->op->linear(r->be, qkv, x, mat_stack(r->p->w.decoder[layer].self.q, 3), none, identity);
     if (!p->cache) return kv;
     r->be->op->cache_put(r->be, p->cache->layer[layer], kv, p->cache_at);
     return p->cache->layer[layer];
@@ -55,8 +54,7 @@ struct mat decoder_forward(struct run *r, const struct pass *p)
                           &p->self, site_at(at, SITE_SELF_WEIGHTS));
         x = mat_rows(a->self.y, 0, rows);
         kv = mat_rows(a->cross.kv, 0, r->memory.rows);
-        r->be->op->linear(r->be, mat_rows(a->cross.q, 0, rows), x, w->cross.q, none, ACT_NONE,
-                          no_drop);
+        r->be->op->linear(r->be, mat_rows(a->cross.q, 0, rows), x, w->cross.q, none, identity);
         attention_forward(r, &w->cross, &a->cross, x, mat_cols(kv, 0, d), mat_cols(kv, d, d),
                           &p->cross, site_at(at, SITE_CROSS_WEIGHTS));
         ff_forward(r, &w->ff, &a->ff, mat_rows(a->cross.y, 0, rows), at);
@@ -79,10 +77,9 @@ static void cross_backward(struct run *r, const struct pass *p, int layer, struc
     attention_backward(r, w, g, &a->cross, dx, dq, mat_cols(dkv, 0, d), mat_cols(dkv, d, d), dy,
                        mat_cols(kv, 0, d), mat_cols(kv, d, d), &p->cross,
                        site_at(decoder_layer(r, layer), SITE_CROSS_WEIGHTS));
-    op->linear_bwd(r->be, dx, 1, none, g->q, dq, mat_rows(a->self.y, 0, rows), w->q, ACT_NONE,
-                   no_drop);
+    op->linear_bwd(r->be, dx, 1, none, g->q, dq, mat_rows(a->self.y, 0, rows), w->q, identity);
     op->linear_bwd(r->be, mat_rows(r->s.dmem, 0, rows_src), last ? 0 : 1, none, mat_stack(g->k, 2),
-                   dkv, r->memory, mat_stack(w->k, 2), ACT_NONE, no_drop);
+                   dkv, r->memory, mat_stack(w->k, 2), identity);
 }
 
 static void self_backward(struct run *r, const struct pass *p, int layer, struct mat dx,
@@ -97,7 +94,7 @@ static void self_backward(struct run *r, const struct pass *p, int layer, struct
                        mat_cols(dqkv, 2 * d, d), dy, mat_cols(qkv, d, d), mat_cols(qkv, 2 * d, d),
                        &p->self, site_at(decoder_layer(r, layer), SITE_SELF_WEIGHTS));
     r->be->op->linear_bwd(r->be, dx, 1, none, mat_stack(g->q, 3), dqkv, layer_input(r, layer, rows),
-                          mat_stack(w->q, 3), ACT_NONE, no_drop);
+                          mat_stack(w->q, 3), identity);
 }
 
 void decoder_backward(struct run *r, const struct pass *p, struct mat dy)

@@ -4,7 +4,7 @@
 #include "model/layers.h"
 
 static const struct mat none;
-static const struct drop no_drop;
+static const struct activation identity;
 
 static struct mat layer_input(const struct run *r, int layer, int rows)
 {
@@ -18,7 +18,7 @@ void encoder_forward(struct run *r, const struct pass *p)
         const struct encoder_weights *w = &r->p->w.encoder[l];
         struct encoder_acts *a = &r->encoder[l];
         struct mat x = layer_input(r, l, p->rows), qkv = mat_rows(a->self.qkv, 0, p->rows);
-        r->be->op->linear(r->be, qkv, x, mat_stack(w->self.q, 3), none, ACT_NONE, no_drop);
+        r->be->op->linear(r->be, qkv, x, mat_stack(w->self.q, 3), none, identity);
         attention_forward(r, &w->self, &a->self, x, mat_cols(qkv, d, d), mat_cols(qkv, 2 * d, d),
                           &p->self, site_at(l, SITE_SELF_WEIGHTS));
         ff_forward(r, &w->ff, &a->ff, mat_rows(a->self.y, 0, p->rows), l);
@@ -41,7 +41,7 @@ void encoder_backward(struct run *r, const struct pass *p, struct mat dy)
                            mat_cols(qkv, d, d), mat_cols(qkv, 2 * d, d), &p->self,
                            site_at(l, SITE_SELF_WEIGHTS));
         r->be->op->linear_bwd(r->be, above, 1, none, mat_stack(g->self.q, 3), dqkv,
-                              layer_input(r, l, rows), mat_stack(w->self.q, 3), ACT_NONE, no_drop);
+                              layer_input(r, l, rows), mat_stack(w->self.q, 3), identity);
     }
     r->be->op->embed_bwd(r->be, r->g.embed, r->batch.src, above,
                          drop_at(r, r->p->config.dropout, SITE_EMBED_SRC));

@@ -7,7 +7,7 @@
 #include "model/layers.h"
 
 static const struct mat none;
-static const struct drop no_drop;
+static const struct activation identity;
 
 /* Each pass over the [V,D] gradient must be worth it, whatever the device likes best. */
 enum { CHUNK_MIN = 128 };
@@ -26,11 +26,11 @@ void head_loss(struct run *r, struct mat x, const int32_t *target, float label_s
     for (int row = 0; row < x.rows; row += r->s.logits.rows) {
         int n = x.rows - row < r->s.logits.rows ? x.rows - row : r->s.logits.rows;
         struct mat part = mat_rows(x, row, n), logits = mat_rows(r->s.logits, 0, n);
-        op->linear(r->be, logits, part, e, none, ACT_NONE, no_drop);
+        op->linear(r->be, logits, part, e, none, identity);
         op->xent(r->be, logits, target + row, label_smoothing, dx.p != NULL,
                  mat_rows(r->s.loss, row, n));
         if (dx.p)
             op->linear_bwd(r->be, mat_rows(dx, row, n), 0, none, r->g.embed, logits, part, e,
-                           ACT_NONE, no_drop);
+                           identity);
     }
 }

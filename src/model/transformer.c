@@ -378,7 +378,7 @@ enum heed_status run_logits(struct run *r, const struct packed *b, void *logits,
         int n = y.rows - row < r->s.logits.rows ? y.rows - row : r->s.logits.rows;
         struct mat part = mat_rows(r->s.logits, 0, n);
         r->be->op->linear(r->be, part, mat_rows(y, row, n), r->p->w.embed, (struct mat){0},
-                          ACT_NONE, (struct drop){0});
+                          (struct activation){0});
         r->be->op->download(r->be, (char *)logits + row * row_bytes, part.p, n * row_bytes);
     }
     return r->be->op->sync(r->be, err);
@@ -464,8 +464,8 @@ static void step_ops(struct run *r, const struct pass *dec, const struct step_sh
     for (int row = 0; row < n; row += r->s.logits.rows) {
         int rows = n - row < r->s.logits.rows ? n - row : r->s.logits.rows;
         struct mat logits = mat_rows(r->s.logits, 0, rows);
-        be->op->linear(be, logits, mat_rows(y, row, rows), p->w.embed, (struct mat){0}, ACT_NONE,
-                       (struct drop){0});
+        be->op->linear(be, logits, mat_rows(y, row, rows), p->w.embed, (struct mat){0},
+                       (struct activation){0});
         be->op->topk(be, logits, k, wants ? want + (size_t)row * wants : NULL, wants,
                      r->top + row * found, id + row * found);
     }

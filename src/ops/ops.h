@@ -104,7 +104,16 @@ struct drop {
     uint32_t site; /* which dropout of the model */
 };
 
-enum activation { ACT_NONE, ACT_RELU };
+enum activation_kind { ACT_NONE, ACT_RELU };
+
+/* What linear does to the product z = x wT + b before it stores y: y = drop(f(z)), where f is the
+ * function that kind names. {0}: y = z. */
+struct activation {
+    enum activation_kind kind;
+    struct mat z; /* like y: where linear stores z for backward, if the kind needs it there; absent
+                   * otherwise, and where there is no backward */
+    struct drop drop;
+};
 
 #define NORM_EPSILON 1e-6 /* added to the variance in add_norm */
 
@@ -182,9 +191,9 @@ struct ops {
     /* y = drop(e[id] * sqrt(D) + position[pos])   y [N,D], e [V,D], position [max_length,D] */
     void (*embed)(struct backend *be, struct mat y, const int32_t *id, const int32_t *pos,
                   struct mat e, struct mat position, struct drop d);
-    /* y = drop(act(x wT + b))   y [N,out], x [N,in], w [out,in], b [1,out] or absent */
+    /* z = x wT + b, y = drop(f(z))   y [N,out], x [N,in], w [out,in], b [1,out] or absent */
     void (*linear)(struct backend *be, struct mat y, struct mat x, struct mat w, struct mat b,
-                   enum activation act, struct drop d);
+                   struct activation f);
     void (*attend)(struct backend *be, const struct attention *a);
     /* y = norm(x + drop(r)) * g + b; xhat [N,D] and rstd [N,1] are kept for backward and may be
      * absent together. y may be x. */
@@ -196,13 +205,13 @@ struct ops {
     /* de[id] += drop(dy) * sqrt(D) */
     void (*embed_bwd)(struct backend *be, struct mat de, const int32_t *id, struct mat dy,
                       struct drop d);
-    /* dw += dyT x; dx = beta*dx + dy w (absent: not wanted). act and d are those that linear made x
-     * with, x = drop(act(z + b)): dx goes on back through both and is the gradient of z, and db
-     * (absent: not wanted) += column sums of dx as stored. With an activation, dropout or db, dx is
+    /* dw += dyT x; dx = beta*dx + dy w (absent: not wanted). f is the activation that the linear
+     * before this one made x with, x = drop(f(z)) with a z of its own: dx is taken back through
+     * dropout and f too and is the gradient of that z, and db (absent: not wanted), the gradient of
+     * that linear's bias, += column sums of dx as stored. With an activation, dropout or db, dx is
      * there and beta is 0. */
     void (*linear_bwd)(struct backend *be, struct mat dx, float beta, struct mat db, struct mat dw,
-                       struct mat dy, struct mat x, struct mat w, enum activation act,
-                       struct drop d);
+                       struct mat dy, struct mat x, struct mat w, struct activation f);
     /* writes dq, dk, dv of the rows that a's sentences own; reads a's q, k, v, o, lse */
     void (*attend_bwd)(struct backend *be, const struct attention *a, struct mat dq, struct mat dk,
                        struct mat dv, struct mat dout);

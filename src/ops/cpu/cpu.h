@@ -61,9 +61,9 @@ static inline struct packed_weights cpu_packed(struct mat w)
 
 /* linear.c */
 void cpu_linear(struct backend *be, struct mat y, struct mat x, struct mat w, struct mat b,
-                enum activation act, struct drop d);
+                struct activation f);
 void cpu_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat db, struct mat dw,
-                    struct mat dy, struct mat x, struct mat w, enum activation act, struct drop d);
+                    struct mat dy, struct mat x, struct mat w, struct activation f);
 /* attention.c */
 void cpu_attend(struct backend *be, const struct attention *a);
 void cpu_attend_bwd(struct backend *be, const struct attention *a, struct mat dq, struct mat dk,

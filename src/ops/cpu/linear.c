@@ -28,14 +28,14 @@ static void clear_slack(struct mat m)
 }
 
 void cpu_linear(struct backend *be, struct mat y, struct mat x, struct mat w, struct mat b,
-                enum activation act, struct drop d)
+                struct activation f)
 {
     struct cpu *cpu = cpu_of(be);
     if (type_packed(w.type)) {
         struct packed_weights p = cpu_packed(w);
-        assert(y.type == TYPE_F32 && x.type == TYPE_F32 && d.p == 0);
+        assert(y.type == TYPE_F32 && x.type == TYPE_F32 && f.drop.p == 0);
         if (!cpu->failed.status)
-            packed_run(&cpu->packed, y.p, y.ld, x.p, x.ld, y.rows, &p, b.p, act == ACT_RELU,
+            packed_run(&cpu->packed, y.p, y.ld, x.p, x.ld, y.rows, &p, b.p, f.kind == ACT_RELU,
                        cpu->threads, &cpu->failed);
         return;
     }
@@ -44,11 +44,11 @@ void cpu_linear(struct backend *be, struct mat y, struct mat x, struct mat w, st
                                            .b = w,
                                            .tb = true,
                                            .bias = b,
-                                           .relu = act == ACT_RELU});
-    if (d.p == 0) return;
+                                           .relu = f.kind == ACT_RELU});
+    if (f.drop.p == 0) return;
 #pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(y)))
     for (int r = 0; r < y.rows; r++)
-        cpu->k->drop(mat_at(y, r, 0), y.cols, y.type, drop_row(d, (uint64_t)r));
+        cpu->k->drop(mat_at(y, r, 0), y.cols, y.type, drop_row(f.drop, (uint64_t)r));
 }
 
 /* dx, the gradient of x = drop(act(z)), becomes the gradient of z. */
@@ -70,11 +70,11 @@ static void add_columns(struct cpu *cpu, struct mat db, struct mat dx)
 }
 
 void cpu_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat db, struct mat dw,
-                    struct mat dy, struct mat x, struct mat w, enum activation act, struct drop d)
+                    struct mat dy, struct mat x, struct mat w, struct activation f)
 {
     struct cpu *cpu = cpu_of(be);
-    bool relu = act == ACT_RELU;
-    assert((dx.p && beta == 0) || (!relu && d.p == 0 && !db.p));
+    bool relu = f.kind == ACT_RELU;
+    assert((dx.p && beta == 0) || (!relu && f.drop.p == 0 && !db.p));
     if (dy.rows == 0) return;
     clear_slack(dy);
     clear_slack(x);
@@ -82,6 +82,6 @@ void cpu_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat db
              &(struct gemm_job){.c = dw, .a = padded(dy), .b = padded(x), .ta = true, .beta = 1});
     if (!dx.p) return;
     gemm_run(cpu->gemm, &(struct gemm_job){.c = padded(dx), .a = padded(dy), .b = w, .beta = beta});
-    if (relu || d.p > 0) mask(cpu, dx, x, relu, d);
+    if (relu || f.drop.p > 0) mask(cpu, dx, x, relu, f.drop);
     if (db.p) add_columns(cpu, db, dx);
 }

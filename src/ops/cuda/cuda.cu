@@ -190,10 +190,10 @@ static void op_embed(struct backend *be, struct mat y, const int32_t *id, const 
 }
 
 static void op_linear(struct backend *be, struct mat y, struct mat x, struct mat w, struct mat b,
-                      enum activation act, struct drop d)
+                      struct activation f)
 {
     struct gpu *c = begin(be, "linear, before", 0);
-    if (y.rows) cuda_linear(c, y, x, w, b, act, d);
+    if (y.rows) cuda_linear(c, y, x, w, b, f);
     end(c);
 }
 
@@ -233,10 +233,10 @@ static void op_embed_bwd(struct backend *be, struct mat de, const int32_t *id, s
 
 static void op_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat db,
                           struct mat dw, struct mat dy, struct mat x, struct mat w,
-                          enum activation act, struct drop d)
+                          struct activation f)
 {
     struct gpu *c = begin(be, "linear_bwd, before", 0);
-    if (dy.rows) cuda_linear_bwd(c, dx, beta, db, dw, dy, x, w, act, d);
+    if (dy.rows) cuda_linear_bwd(c, dx, beta, db, dw, dy, x, w, f);
     end(c);
 }
 

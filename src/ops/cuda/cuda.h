@@ -107,9 +107,9 @@ struct sums {
 /* to[i][c] += the sum over r of partial[r][i][c]; partial is [rows, s.n, cols] */
 void cuda_add_partials(struct gpu *c, struct sums s, const float *partial, int rows, int cols);
 void cuda_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
-                 enum activation act, struct drop d);
+                 struct activation f);
 void cuda_linear_bwd(struct gpu *c, struct mat dx, float beta, struct mat db, struct mat dw,
-                     struct mat dy, struct mat x, struct mat w, enum activation act, struct drop d);
+                     struct mat dy, struct mat x, struct mat w, struct activation f);
 /* few.cu: whether it took the product */
 bool cuda_linear_few(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
                      bool relu);
@@ -117,9 +117,9 @@ bool cuda_linear_few(struct gpu *c, struct mat y, struct mat x, struct mat w, st
  * other GPU, newer ones included, has its instructions. */
 void hopper_open(struct gpu *c);
 bool hopper_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
-                   enum activation act, struct drop d);
+                   struct activation f);
 bool hopper_linear_dx(struct gpu *c, struct mat dx, struct mat db, struct mat dy, struct mat x,
-                      struct mat w, enum activation act, struct drop d);
+                      struct mat w, struct activation f);
 /* norm.cu */
 void cuda_add_norm(struct gpu *c, struct mat y, struct mat xhat, struct mat rstd, struct mat x,
                    struct mat r, struct mat g, struct mat b, struct drop d);

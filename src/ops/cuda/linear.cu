@@ -224,18 +224,18 @@ static void linear_packed(struct gpu *c, struct mat y, struct mat x, struct mat 
 }
 
 void cuda_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
-                 enum activation act, struct drop d)
+                 struct activation f)
 {
-    bool relu = act == ACT_RELU;
-    if (d.p == 0 && cuda_linear_few(c, y, x, w, b, relu)) return;
+    bool relu = f.kind == ACT_RELU;
+    if (f.drop.p == 0 && cuda_linear_few(c, y, x, w, b, relu)) return;
     if (w.type == TYPE_PACKED_BF16 || w.type == TYPE_PACKED_I8) {
-        if (x.type == TYPE_F32 && y.type == TYPE_F32 && d.p == 0)
+        if (x.type == TYPE_F32 && y.type == TYPE_F32 && f.drop.p == 0)
             linear_packed(c, y, x, w, b, relu);
         else
             cuda_refuse(c, "packed weights with other rows than f32");
         return;
     }
-    if (hopper_linear(c, y, x, w, b, act, d)) return;
+    if (hopper_linear(c, y, x, w, b, f)) return;
     struct product p = {.c = y,
                         .a = x,
                         .b = mat_unpacked(w),
@@ -244,21 +244,21 @@ void cuda_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct
                         .relu = relu,
                         .name = "linear"};
     blas_run(c, &p);
-    if (d.p == 0) return;
+    if (f.drop.p == 0) return;
     cuda_mark(c, "linear, dropout", 2 * mat_bytes(y), 0);
-    drop_any(c, y, d);
+    drop_any(c, y, f.drop);
 }
 
 /* ---- backward ---- */
 
 void cuda_linear_bwd(struct gpu *c, struct mat dx, float beta, struct mat db, struct mat dw,
-                     struct mat dy, struct mat x, struct mat w, enum activation act, struct drop d)
+                     struct mat dy, struct mat x, struct mat w, struct activation f)
 {
-    assert((dx.p && beta == 0) || (act == ACT_NONE && d.p == 0 && !db.p));
-    if (dx.p && !hopper_linear_dx(c, dx, db, dy, x, w, act, d)) {
+    assert((dx.p && beta == 0) || (f.kind == ACT_NONE && f.drop.p == 0 && !db.p));
+    if (dx.p && !hopper_linear_dx(c, dx, db, dy, x, w, f)) {
         struct product p = {.c = dx, .a = dy, .b = w, .beta = beta, .name = "linear_bwd, dx"};
         blas_run(c, &p);
-        strip_any(c, dx, db, x, act == ACT_RELU, d);
+        strip_any(c, dx, db, x, f.kind == ACT_RELU, f.drop);
     }
     struct product p = {.c = dw, .a = dy, .b = x, .ta = true, .beta = 1, .name = "linear_bwd, dw"};
     blas_run(c, &p);

@@ -171,7 +171,7 @@ static void ref_embed_bwd(struct backend *be, struct mat de, const int32_t *id, 
 
 /* row: [x.cols] of work space */
 static void linear_packed(float *row, struct mat y, struct mat x, struct mat w, struct mat b,
-                          enum activation act)
+                          struct activation f)
 {
     float scale = 1;
     for (int i = 0; i < y.rows; i++) {
@@ -182,24 +182,24 @@ static void linear_packed(float *row, struct mat y, struct mat x, struct mat w, 
             double s = 0;
             for (int c = 0; c < x.cols; c++) s += (double)row[c] * v[1 + c];
             s = s * scale * v[0] + (b.p ? get(b, 0, o) : 0);
-            set(y, i, o, act == ACT_RELU && s < 0 ? 0 : s);
+            set(y, i, o, f.kind == ACT_RELU && s < 0 ? 0 : s);
         }
     }
 }
 
 static void ref_linear(struct backend *be, struct mat y, struct mat x, struct mat w, struct mat b,
-                       enum activation act, struct drop d)
+                       struct activation f)
 {
     if (type_packed(w.type)) {
-        linear_packed(((struct ref *)be)->row, y, x, w, b, act);
+        linear_packed(((struct ref *)be)->row, y, x, w, b, f);
         return;
     }
     for (int i = 0; i < y.rows; i++) {
-        struct drop_row mask = drop_row(d, i);
+        struct drop_row mask = drop_row(f.drop, i);
         for (int o = 0; o < y.cols; o++) {
             double s = b.p ? get(b, 0, o) : 0;
             for (int c = 0; c < x.cols; c++) s += get(x, i, c) * get(w, o, c);
-            if (act == ACT_RELU && s < 0) s = 0;
+            if (f.kind == ACT_RELU && s < 0) s = 0;
             set(y, i, o, s * drop_factor(mask, o));
         }
     }
@@ -217,14 +217,14 @@ static void add_columns(struct mat db, struct mat dy)
 
 static void ref_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat db,
                            struct mat dw, struct mat dy, struct mat x, struct mat w,
-                           enum activation act, struct drop d)
+                           struct activation f)
 {
     (void)be;
-    assert((dx.p && beta == 0) || (act == ACT_NONE && d.p == 0 && !db.p));
+    assert((dx.p && beta == 0) || (f.kind == ACT_NONE && f.drop.p == 0 && !db.p));
     for (int i = 0; i < dx.rows; i++) {
-        struct drop_row mask = drop_row(d, i);
+        struct drop_row mask = drop_row(f.drop, i);
         for (int c = 0; c < dx.cols; c++) {
-            bool off = act == ACT_RELU && get(x, i, c) <= 0;
+            bool off = f.kind == ACT_RELU && get(x, i, c) <= 0;
             double s = beta != 0 ? (double)beta * get(dx, i, c) : 0;
             for (int o = 0; o < dy.cols; o++) s += get(dy, i, o) * get(w, o, c);
             set(dx, i, c, off ? 0 : s * drop_factor(mask, c));
