@@ -6,22 +6,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unicode/utf8.h>
 #include <unistd.h>
 
 size_t text_char(const char *text, size_t n, unsigned *c)
 {
-    static const unsigned least[] = {0, 1, 0x80, 0x800, 0x10000}; /* a longer form is overlong */
-    const unsigned char *s = (const unsigned char *)text;
-    if (n == 0 || (s[0] >= 0x80 && s[0] < 0xc2) || s[0] > 0xf4) return 0;
-    size_t len = s[0] < 0x80 ? 1 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-    if (n < len) return 0;
-    unsigned x = len == 1 ? s[0] : s[0] & (0x7fu >> len);
-    for (size_t i = 1; i < len; i++) {
-        if ((s[i] & 0xc0) != 0x80) return 0;
-        x = x << 6 | (s[i] & 0x3f);
-    }
-    if (x < least[len] || x > 0x10ffff || (x >= 0xd800 && x <= 0xdfff)) return 0;
-    if (c) *c = x;
+    size_t len = 0;
+    UChar32 code;
+    if (n == 0 || text[0] == '\0') return 0;
+    U8_NEXT(text, len, n, code);
+    if (code < 0) return 0;
+    if (c) *c = (unsigned)code;
     return len;
 }
 

@@ -280,7 +280,7 @@ const char *tag_fault(std::string_view tag)
     for (unsigned char c : tag)
         if (c <= ' ' || c == 0x7f || c == ',' || c == '"')
             return "a tag is UTF-8 without spaces, control characters, commas and quotes";
-    if (tag.find("\u2581") != tag.npos || tag.find("\u2585") != tag.npos)
+    if (tag.find(SPM_SPACE) != tag.npos || tag.find("\u2585") != tag.npos)
         return "U+2581 and U+2585 have a meaning of their own in a vocabulary";
     if (tag.size() == 6 && tag.substr(0, 3) == "<0x" && tag[5] == '>' && isxdigit(tag[3]) &&
         isxdigit(tag[4]))

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/utf8.h"
+#include "tokens/characters.h"
 #include "tokens/sentences.h"
 #include "tokens/tokenizer.h"
 
@@ -65,14 +65,10 @@ enum heed_status pieces_refuse(struct pieces *p, int text, const struct heed_err
     return HEED_OK;
 }
 
-/* Whether a text begins with a Chinese, Japanese or full-width character, between which there are
- * no spaces. */
-static bool is_wide(const char *text, size_t len)
+/* Whether c is a Chinese, Japanese or full-width character, between which there are no spaces. */
+static bool is_wide(int32_t c)
 {
-    if (utf8_char(text, len) != 3) return false;
-    const unsigned char *c = (const unsigned char *)text;
-    unsigned x = (c[0] & 15u) << 12 | (c[1] & 63u) << 6 | (c[2] & 63u);
-    return (x >= 0x2e80 && x <= 0x9fff) || (x >= 0xff00 && x <= 0xff65);
+    return (c >= 0x2e80 && c <= 0x9fff) || (c >= 0xff00 && c <= 0xff65);
 }
 
 /* ---- from texts to pieces ---- */
@@ -259,7 +255,7 @@ static enum heed_status phrase_make(struct heed_ids *ids, const struct heed_toke
     static const char space[] = "\xe2\x96\x81";
     enum heed_status status = heed_encode(t, text, strlen(text), ids, err);
     if (status) return status;
-    if (ids->n > 1 && is_wide(text, strlen(text)) &&
+    if (ids->n > 1 && is_wide(char_behind(text, 0)) &&
         !strcmp(heed_tokenizer_piece(t, ids->v[0]), space))
         memmove(ids->v, ids->v + 1, --ids->n * sizeof *ids->v);
     return ids->n ? HEED_OK : error_set(err, HEED_EARG, "a required or banned text is empty");
@@ -500,13 +496,6 @@ static enum heed_status append(struct string *s, const char *text, size_t len,
     return HEED_OK;
 }
 
-static bool ends_wide(const struct string *s)
-{
-    size_t at = s->n;
-    while (at && ((unsigned char)s->v[at - 1] & 0xc0) == 0x80) at--;
-    return at && is_wide(s->v + at - 1, s->n - at + 1);
-}
-
 /* White space between sentences stays what it was, but whether there is a space at all is for the
  * language of the translation to say. */
 static enum heed_status append_gap(struct string *s, const char *gap, size_t len,
@@ -514,7 +503,7 @@ static enum heed_status append_gap(struct string *s, const char *gap, size_t len
 {
     if (s->n == 0) return HEED_OK;
     if (len == 0 || (len == 1 && *gap == ' '))
-        return ends_wide(s) ? HEED_OK : append(s, " ", 1, err);
+        return is_wide(char_before(s->v, s->n)) ? HEED_OK : append(s, " ", 1, err);
     return append(s, gap, len, err);
 }
 

@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The character that ends before, or begins at, a place between characters of a text that is valid
- * UTF-8 and ends in NUL; 0: none. */
+/* The character that ends before, or begins at, a place between two characters of a text that ends
+ * in NUL. Returns 0 where there is none, and a negative number where the text is not valid UTF-8. */
 int32_t char_before(const char *text, size_t at);
 int32_t char_behind(const char *text, size_t at);
 /* Length of a character in bytes of UTF-8. */

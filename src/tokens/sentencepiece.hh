@@ -41,16 +41,8 @@ template <class Body> enum heed_status guarded(const char *what, struct heed_err
 /* The text with U+FFFD in place of each byte that is not part of valid UTF-8. */
 inline std::string well_formed(const char *text, size_t len)
 {
-    std::string out;
-    out.reserve(len);
-    for (size_t i = 0; i < len;) {
-        size_t n = utf8_char(text + i, len - i);
-        if (n)
-            out.append(text + i, n);
-        else
-            out.append("\xef\xbf\xbd");
-        i += n ? n : 1;
-    }
+    std::string out(3 * len, '\0');
+    out.resize(utf8_mend(&out[0], text, len));
     return out;
 }
 

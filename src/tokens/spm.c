@@ -90,7 +90,7 @@ struct facts {
 static bool space_inside(const char *piece, size_t n)
 {
     for (size_t i = 1; i + 3 <= n; i++)
-        if (!memcmp(piece + i, "\xe2\x96\x81", 3)) return true; /* U+2581 stands for a space */
+        if (!memcmp(piece + i, SPM_SPACE, 3)) return true;
     return memchr(piece, ' ', n) != NULL;
 }
 

@@ -22,6 +22,8 @@ struct spm_traits {
 enum heed_status spm_check(const char *data, size_t len, const char *name, struct spm_traits *out,
                            struct heed_error *err);
 
+#define SPM_SPACE "\xe2\x96\x81" /* U+2581, which SentencePiece writes for a space */
+
 enum { SPM_NORMAL = 1, SPM_MARK = 3, SPM_TAG = 4, SPM_UNUSED = 5, SPM_BYTE = 6 };
 
 struct spm_piece {

@@ -20,9 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What stands for the space in front of a word, and for what is not UTF-8. */
-static const char SPACE[] = "\xe2\x96\x81", ILL_FORMED[] = "\xef\xbf\xbd";
-/* The longest character that stands for one byte of text. */
+/* U+FFFD and SPM_SPACE, which stand for one byte of text, have three bytes. */
 enum { GROWTH = 3 };
 
 enum { NONE = -1 }; /* no piece, no symbol */
@@ -270,19 +268,11 @@ static void symbols_make(struct subword *s, size_t len)
     s->n = n;
 }
 
-/* The word behind the sign of its space, well formed; returns its length. */
+/* Writes SPM_SPACE and the word as valid UTF-8; returns the length of both. */
 static size_t word_write(char *to, const char *text, size_t len)
 {
-    size_t at = GROWTH;
-    memcpy(to, SPACE, GROWTH);
-    for (size_t i = 0; i < len;) {
-        size_t n = utf8_char(text + i, len - i);
-        size_t bytes = n ? n : GROWTH;
-        memcpy(to + at, n ? text + i : ILL_FORMED, bytes);
-        at += bytes;
-        i += n ? n : 1;
-    }
-    return at;
+    memcpy(to, SPM_SPACE, GROWTH);
+    return GROWTH + utf8_mend(to + GROWTH, text, len);
 }
 
 static void symbol_append(const struct subword *s, const struct symbol *x, struct heed_ids *out)

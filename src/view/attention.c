@@ -54,10 +54,10 @@ static int columns(const char *s)
 {
     int n = 0;
     for (size_t k, left = strlen(s); left; s += k, left -= k) {
-        k = utf8_char(s, left);
-        if (k == 0) k = 1; /* no character, but something will be shown */
-        unsigned char c = (unsigned char)*s;
-        n += c >= 0xe3 && c <= 0xed ? 2 : c == 0xef && (unsigned char)s[1] >= 0xbc ? 2 : 1;
+        int32_t c = 0;
+        k = utf8_next(s, left, &c);
+        if (k == 0) k = 1; /* the terminal shows something for a byte that is no character */
+        n += (c >= 0x3000 && c <= 0xd7ff) || (c >= 0xff00 && c <= 0xffff) ? 2 : 1;
     }
     return n;
 }
@@ -183,7 +183,7 @@ static void label_write(FILE *f, const char *s)
         size_t control = utf8_control(s, left);
         n = control ? control : 1;
         if (control)
-            fputs("\xef\xbf\xbd", f); /* U+FFFD */
+            fputs(UTF8_REPLACEMENT, f);
         else
             fputc(*s, f);
     }
