@@ -25,6 +25,7 @@
 #include "bench.h"
 #include "cli/waiting.h"
 #include "decode/search.h"
+#include "store/weights.h"
 
 enum { SOURCE = 28, OUTPUT = 32, BATCH_MAX = 1024, RUNS = 5 };
 enum { BOS = 1, EOS = 2, FIRST_WORD = 4 };
@@ -105,12 +106,12 @@ static struct parameters *weights_open(struct backend *be, const struct heed_con
     if (fd < 0) bench_die("cannot make %s: %s", path, strerror(errno));
     close(fd);
     if (parameters_open(&p, be, c, precision_f32, &err) || parameters_init(p, 1, &err) ||
-        parameters_save(p, &(struct flat){"", p->master}, 1, path, &err))
+        weights_save(p, &(struct flat){"", p->master}, 1, path, &err))
         bench_die("%s", err.text);
     parameters_free(p);
     double began = bench_now();
     peak_reset();
-    if (parameters_open_packed(&p, be, c, type_named(o->weights), path, &err))
+    if (weights_open_packed(&p, be, c, type_named(o->weights), path, &err))
         bench_die("%s", err.text);
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);

@@ -5,7 +5,7 @@
  * The length of the header stands in front of it, so most changes are followed by setting it right.
  */
 #include "fuzz.h"
-#include "model/safetensors.h"
+#include "store/safetensors.h"
 
 enum { LENGTH_BYTES = 8 };
 

@@ -5,7 +5,7 @@
 #define HEED_TESTS_GOLDEN_H
 #include <stdio.h>
 
-#include "model/safetensors.h"
+#include "store/safetensors.h"
 #include "toy.h"
 
 /* As in model.py. */

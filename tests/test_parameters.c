@@ -18,9 +18,9 @@
 
 #include "base/file.h"
 #include "model/parameters.h"
-#include "model/safetensors.h"
 #include "ops/panels.h"
 #include "ops/quant.h"
+#include "store/weights.h"
 
 enum { D = 64, F = 96, TENSORS = 64 };
 
@@ -136,8 +136,8 @@ static void test_load_refuses_nan(void **state)
     close(fd);
     for (int i = 0; i < 3; i++) {
         ((float *)p->w.encoder[1].ff.w1.p)[7] = (float[]){1, NAN, -INFINITY}[i];
-        assert_int_equal(parameters_save(p, &flat, 1, path, &err), HEED_OK);
-        assert_int_equal(parameters_load(p, &flat, 1, path, &err), i ? HEED_EFORMAT : HEED_OK);
+        assert_int_equal(weights_save(p, &flat, 1, path, &err), HEED_OK);
+        assert_int_equal(weights_load(p, &flat, 1, path, &err), i ? HEED_EFORMAT : HEED_OK);
     }
     assert_non_null(strstr(err.text, "encoder.layers.1.ff.fc1.weight holds a value that is not"));
     unlink(path);
@@ -166,7 +166,7 @@ static struct parameters *open_packed(struct backend *be, enum type type, const 
 {
     struct heed_error err = {0};
     struct parameters *p = NULL;
-    if (parameters_open_packed(&p, be, &wide, type, path, &err)) fail_msg("%s", err.text);
+    if (weights_open_packed(&p, be, &wide, type, path, &err)) fail_msg("%s", err.text);
     return p;
 }
 
@@ -183,9 +183,9 @@ static void files_open(struct files *f)
     assert_int_equal(parameters_open(&f->p, f->cpu, &wide, precision_f32, &err), HEED_OK);
     assert_int_equal(parameters_init(f->p, 1, &err), HEED_OK);
     struct flat flat = {"", f->p->master};
-    assert_int_equal(parameters_save(f->p, &flat, 1, f->f32, &err), HEED_OK);
+    assert_int_equal(weights_save(f->p, &flat, 1, f->f32, &err), HEED_OK);
     packed = open_packed(f->cpu, TYPE_PACKED_I8, f->f32);
-    assert_int_equal(parameters_save_packed(packed, f->i8, &err), HEED_OK);
+    assert_int_equal(weights_save_packed(packed, f->i8, &err), HEED_OK);
     parameters_free(packed);
 }
 
@@ -287,7 +287,7 @@ static void test_int8_unaligned(void **state)
     assert_int_equal(file_write(f.i8, parts, 4, &err), HEED_OK);
     free(data);
     struct parameters *p = open_packed(f.cpu, TYPE_PACKED_I8, f.i8);
-    assert_int_equal((uintptr_t)p->panels % 64, 0);
+    assert_int_equal((uintptr_t)p->w.embed.p % 64, 0);
     check_weights(p, &f.p->w);
     parameters_free(p);
     files_close(&f);
@@ -297,7 +297,7 @@ static void refuses(struct files *f, const struct heed_config *c, const char *se
 {
     struct heed_error err = {0};
     struct parameters *p = NULL;
-    assert_int_equal(parameters_open_packed(&p, f->cpu, c, TYPE_F32, f->i8, &err), HEED_EFORMAT);
+    assert_int_equal(weights_open_packed(&p, f->cpu, c, TYPE_F32, f->i8, &err), HEED_EFORMAT);
     assert_null(p);
     if (!strstr(err.text, f->i8) || !strstr(err.text, sentence))
         fail_msg("'%s', expected '%s'", err.text, sentence);
@@ -318,7 +318,7 @@ static void test_int8_refused(void **state)
     for (int i = 0; i < 2; i++) {
         panel_scales(panel, F)[3] = i ? 1 : NAN;
         *sum = i ? -128 * F - 1 : 0;
-        assert_int_equal(parameters_save_packed(p, f.i8, &err), HEED_OK);
+        assert_int_equal(weights_save_packed(p, f.i8, &err), HEED_OK);
         refuses(&f, &wide, "panels holds a scale of decoder.layers.0.ff.fc2.weight that is not a");
     }
     parameters_free(p);

@@ -18,8 +18,8 @@
 
 #include "base/file.h"
 #include "base/random.h"
-#include "model/crc.h"
-#include "model/safetensors.h"
+#include "store/crc.h"
+#include "store/safetensors.h"
 
 #define assert_says(err, words)                                                                    \
     do {                                                                                           \

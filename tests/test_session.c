@@ -10,7 +10,7 @@
 #include <pthread.h>
 
 #include "decode/align.h"
-#include "model/safetensors.h"
+#include "store/safetensors.h"
 
 enum { TEXTS = 60, ROUNDS = 4, NBEST = 3 };
 

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "model/safetensors.h"
+#include "store/safetensors.h"
 #include "task.h"
 #include "train/optimizer.h"
 

@@ -9,8 +9,9 @@
 #include "base/file.h"
 #include "decode/session.h"
 #include "model/config.h"
-#include "model/files.h"
 #include "ops/engine.h"
+#include "store/files.h"
+#include "store/weights.h"
 
 /* Loads the weights for translation. A model whose matrices cannot be cut into panels
  * (parameters_fit_panels) keeps its plain f32 matrices unless another type is asked for. */
@@ -24,9 +25,9 @@ static enum heed_status weights_open(struct heed_model *m, const struct heed_con
         return error_set(err, HEED_EARG, "weights are %d, expected 0 to %d", weights,
                          HEED_WEIGHTS_INT8);
     if (parameters_fit_panels(c) || weights > HEED_WEIGHTS_F32)
-        return parameters_open_packed(&m->p, be, c, type[weights], path, err);
+        return weights_open_packed(&m->p, be, c, type[weights], path, err);
     enum heed_status s = parameters_open(&m->p, be, c, precision_f32, err);
-    if (!s) s = parameters_load(m->p, &(struct flat){"", m->p->master}, 1, path, err);
+    if (!s) s = weights_load(m->p, &(struct flat){"", m->p->master}, 1, path, err);
     return s;
 }
 

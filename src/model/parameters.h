@@ -1,8 +1,8 @@
 /*
  * parameters.h - what the model learns: one flat array, named tensors inside it.
  *
- * The order of the tensors is fixed by one walk over the structure (parameters.c); measuring,
- * binding, naming, initialising and storing all follow it. Matrices of products may be read from a
+ * The order of the tensors is fixed by one walk over the structure (walk.h); measuring, binding,
+ * naming, initialising and storing all follow it. Matrices of products may be read from a
  * second array of another type (bf16), kept equal to the master by the optimizer; biases and norms
  * are always read from the master.
  */
@@ -63,13 +63,15 @@ struct parameters {
     struct backend *be;
     struct heed_config config;
     struct precision precision;
-    size_t n;                 /* parameters in all */
-    struct mat master;        /* [1,n] */
-    struct mat copy;          /* [1,n] of type matrix; absent when that is the master's type */
-    void *panels;             /* packed matrices; the master then holds the vectors alone */
-    struct safetensors *file; /* that the panels lie in, read-only; NULL: memory of their own */
-    struct mat position;      /* [max_length,D] sines and cosines, not learned: paper 3.5 */
+    size_t n;            /* parameters in all */
+    struct mat master;   /* [1,n]; when the matrices are packed, the biases and norms alone */
+    struct mat copy;     /* [1,n] of type matrix; absent when that is the master's type */
+    void *panels;        /* memory of packed matrices; NULL when they lie in a file */
+    struct mat position; /* [max_length,D] sines and cosines, not learned: paper 3.5 */
     struct weights w;
+    void *file; /* the mapped file that packed matrices lie in, or NULL; closed by file_close when
+                 * the parameters are freed */
+    void (*file_close)(void *file);
 };
 
 enum heed_status parameters_open(struct parameters **out, struct backend *be,
@@ -83,15 +85,14 @@ static inline bool parameters_fit_panels(const struct heed_config *c)
     return c->d_model % PACK_ROWS == 0 && c->d_ff % PACK_ROWS == 0;
 }
 
-/* Weights for translation alone, from a file: the matrices in a packed type, biases and norms in
- * f32. The file holds the matrices in F32, in BF16, or in I8: all of them as panels (panels.h) in
- * one tensor. Type TYPE_F32 asks for what is nearest to that. */
+/* Parameters for translation alone: matrices of a packed type, biases and norms in f32. The
+ * matrices have no memory yet: the caller either binds each to where it lies packed already, or
+ * calls parameters_alloc_panels. */
 enum heed_status parameters_open_packed(struct parameters **out, struct backend *be,
                                         const struct heed_config *c, enum type type,
-                                        const char *path, struct heed_error *err);
-/* Writes parameters of TYPE_PACKED_I8, of a backend that has them as panels, to such a file. */
-enum heed_status parameters_save_packed(struct parameters *p, const char *path,
                                         struct heed_error *err);
+/* Memory for all packed matrices, one after another in the order of the walk. */
+enum heed_status parameters_alloc_panels(struct parameters *p, struct heed_error *err);
 size_t parameters_count(const struct heed_config *c);
 
 /* Binds w to an array laid out like the master: gradients. */
@@ -101,19 +102,8 @@ void parameters_bind(struct weights *w, const struct heed_config *c, void *base,
  * 1 and 0, biases 0. */
 enum heed_status parameters_init(struct parameters *p, uint64_t seed, struct heed_error *err);
 
-/* An array laid out like the master (the master itself, a moment), and what its tensors' names
- * begin with in a file. */
-struct flat {
-    const char *prefix;
-    struct mat m;
-};
-
-/* To and from a safetensors file. A file must hold exactly the tensors of the arrays; one that
- * does not changes nothing. */
-enum heed_status parameters_save(struct parameters *p, const struct flat *flat, int arrays,
-                                 const char *path, struct heed_error *err);
-enum heed_status parameters_load(struct parameters *p, const struct flat *flat, int arrays,
-                                 const char *path, struct heed_error *err);
+/* Makes the copy equal to the master, when there is one. */
+void parameters_refresh_copy(struct parameters *p);
 
 /* The tensors in order. Returns how many there are; fills at most max. */
 struct parameter {

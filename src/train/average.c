@@ -7,9 +7,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "model/config.h"
-#include "model/files.h"
 #include "model/parameters.h"
-#include "model/safetensors.h"
+#include "store/files.h"
+#include "store/safetensors.h"
 
 enum { PATH = 4096, VOCAB_MOST = 1 << 30 };
 

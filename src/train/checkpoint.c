@@ -14,7 +14,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "model/config.h"
-#include "model/files.h"
+#include "store/files.h"
+#include "store/weights.h"
 #include "tokens/tokenizer.h"
 
 enum { PATH = 4096 };
@@ -59,7 +60,7 @@ static enum heed_status write_weights(const struct checkpoint *c, const char *di
 {
     char path[PATH];
     enum heed_status s = file_join(path, sizeof path, dir, MODEL_WEIGHTS, err);
-    if (!s) s = parameters_save(c->p, &(struct flat){"", c->p->master}, 1, path, err);
+    if (!s) s = weights_save(c->p, &(struct flat){"", c->p->master}, 1, path, err);
     return s;
 }
 
@@ -98,7 +99,7 @@ static enum heed_status write_moments(const struct checkpoint *c, const char *di
     char path[PATH];
     struct flat moments[] = {{"m.", c->opt->m}, {"v.", c->opt->v}};
     enum heed_status s = file_join(path, sizeof path, dir, STATE, err);
-    if (!s) s = parameters_save(c->p, moments, 2, path, err);
+    if (!s) s = weights_save(c->p, moments, 2, path, err);
     return s;
 }
 
@@ -302,8 +303,8 @@ enum heed_status checkpoint_load(const struct checkpoint *c, int64_t step, struc
     struct flat moments[] = {{"m.", c->opt->m}, {"v.", c->opt->v}};
     enum heed_status s = step_dir(dir, c->out, step, "", err);
     if (!s) s = file_join(path, sizeof path, dir, STATE, err);
-    if (!s) s = parameters_load(c->p, moments, 2, path, err);
+    if (!s) s = weights_load(c->p, moments, 2, path, err);
     if (!s) s = file_join(path, sizeof path, dir, MODEL_WEIGHTS, err);
-    if (!s) s = parameters_load(c->p, &(struct flat){"", c->p->master}, 1, path, err);
+    if (!s) s = weights_load(c->p, &(struct flat){"", c->p->master}, 1, path, err);
     return s;
 }

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "model/crc.h"
+#include "store/crc.h"
 
 /* A file of up to SAMPLES * SAMPLE bytes is read whole; of a larger one the first, the last and
  * others evenly between. */

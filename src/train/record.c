@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "model/crc.h"
-#include "model/files.h"
+#include "store/crc.h"
+#include "store/files.h"
 
 const char *const record_file[RECORD_FILES] = {MODEL_CONFIG, MODEL_VOCAB, MODEL_WEIGHTS,
                                                "state.safetensors"};

@@ -1,8 +1,8 @@
 /*
  * crc.h - the CRC-32 of zlib, at the speed of memory.
  */
-#ifndef HEED_MODEL_CRC_H
-#define HEED_MODEL_CRC_H
+#ifndef HEED_STORE_CRC_H
+#define HEED_STORE_CRC_H
 #include <stddef.h>
 #include <stdint.h>
 

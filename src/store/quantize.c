@@ -7,10 +7,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "model/config.h"
-#include "model/files.h"
-#include "model/parameters.h"
-#include "model/safetensors.h"
 #include "ops/bf16.h"
+#include "store/files.h"
+#include "store/weights.h"
 
 enum { PATH = 4096 };
 
@@ -55,7 +54,7 @@ static enum heed_status open_packed(struct parameters **p, struct backend *be, e
 {
     struct heed_config c;
     enum heed_status st = files_check_model(&c, dir, err);
-    if (!st) st = parameters_open_packed(p, be, &c, type, weights, err);
+    if (!st) st = weights_open_packed(p, be, &c, type, weights, err);
     return st;
 }
 
@@ -81,7 +80,7 @@ enum heed_status heed_quantize(const char *dir, enum heed_weights weights, const
     if (!st) st = file_mkdir(out, err);
     if (!st) st = file_copy(dir, out, MODEL_CONFIG, err);
     if (!st) st = file_copy(dir, out, MODEL_VOCAB, err);
-    if (!st) st = int8 ? parameters_save_packed(p, to, err) : write_bf16(to, file, err);
+    if (!st) st = int8 ? weights_save_packed(p, to, err) : write_bf16(to, file, err);
     parameters_free(p);
     if (be) be->op->close(be);
     safetensors_free(file);

@@ -6,7 +6,7 @@
  * Fast CRC Computation Using PCLMULQDQ, 2009): four lanes of 16 bytes go through the data at once,
  * are folded into one, and zlib takes the remainder of what is left.
  */
-#include "model/crc.h"
+#include "store/crc.h"
 
 #include <zlib.h>
 

@@ -1,7 +1,7 @@
 /*
  * files.c - model directories to read and to write; see files.h.
  */
-#include "model/files.h"
+#include "store/files.h"
 
 #include "base/error.h"
 #include "base/file.h"

@@ -1,8 +1,8 @@
 /*
  * files.h - the names inside a model directory, and which directories may become one.
  */
-#ifndef HEED_MODEL_FILES_H
-#define HEED_MODEL_FILES_H
+#ifndef HEED_STORE_FILES_H
+#define HEED_STORE_FILES_H
 #include "heed.h"
 
 #define MODEL_CONFIG  "config.json"

@@ -5,8 +5,8 @@
  * header's __metadata__. Read by mapping the file after every number in the header was checked
  * against the file.
  */
-#ifndef HEED_MODEL_SAFETENSORS_H
-#define HEED_MODEL_SAFETENSORS_H
+#ifndef HEED_STORE_SAFETENSORS_H
+#define HEED_STORE_SAFETENSORS_H
 #include "ops/ops.h"
 
 struct tensor {

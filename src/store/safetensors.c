@@ -11,7 +11,7 @@
  * Only then does a caller see a pointer. The map is read-only and private; it relies on nobody
  * writing to the file or shortening it under it, which file_write never does: it replaces files.
  */
-#include "model/safetensors.h"
+#include "store/safetensors.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -26,7 +26,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "model/crc.h"
+#include "store/crc.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the data section is little-endian");
 

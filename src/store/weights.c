@@ -1,0 +1,129 @@
+/*
+ * weights.c - parameters to and from safetensors files, tensor by tensor; see weights.h.
+ */
+#include "store/weights.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+
+struct parameter *weights_list(struct parameters *p, int *n, struct heed_error *err)
+{
+    *n = parameters_list(p, NULL, 0);
+    struct parameter *list = malloc(*n * sizeof *list);
+    if (!list)
+        error_memory(err, *n * sizeof *list, "the list of parameters");
+    else
+        parameters_list(p, list, *n);
+    return list;
+}
+
+/* Names in the file: the array's prefix before the tensor's name. */
+typedef char file_name[sizeof((struct parameter *)0)->name + 8];
+
+enum heed_status weights_save(struct parameters *p, const struct flat *flat, int arrays,
+                              const char *path, struct heed_error *err)
+{
+    enum heed_status status = HEED_ENOMEM;
+    enum type type = p->precision.master;
+    size_t size = type_size(type), bytes = p->n * size;
+    int n, count = 0;
+    struct parameter *list = weights_list(p, &n, err);
+    struct tensor *t = calloc((size_t)arrays * (list ? n : 0) + 1, sizeof *t);
+    file_name *name = calloc((size_t)arrays * (list ? n : 0) + 1, sizeof *name);
+    char *host = malloc(arrays * bytes);
+    if (!list || !t || !name || !host) {
+        error_memory(err, arrays * bytes, "writing parameters");
+        goto out;
+    }
+    for (int a = 0; a < arrays; a++) {
+        p->be->op->download(p->be, host + a * bytes, flat[a].m.p, bytes);
+        for (int i = 0; i < n; i++, count++) {
+            snprintf(name[count], sizeof name[count], "%s%s", flat[a].prefix, list[i].name);
+            bool vector = list[i].dims == 1;
+            t[count] = (struct tensor){
+                .name = name[count],
+                .type = type,
+                .dims = list[i].dims,
+                .shape = {vector ? list[i].cols : list[i].rows, vector ? 0 : list[i].cols},
+                .data = host + a * bytes + list[i].at * size,
+                .bytes = (size_t)list[i].rows * list[i].cols * size};
+        }
+    }
+    status = p->be->op->sync(p->be, err);
+    if (!status) status = safetensors_write(path, t, count, err);
+out:
+    free(host);
+    free(name);
+    free(t);
+    free(list);
+    return status;
+}
+
+/* Neither infinite nor NaN. A product may pass over a NaN in a weight (gemm.h), so it must not get
+ * in. */
+static bool all_finite(const struct tensor *t)
+{
+    size_t n = t->bytes / type_size(t->type);
+    bool good = true;
+    if (t->type == TYPE_F64)
+        for (size_t i = 0; i < n; i++) good &= isfinite(((const double *)t->data)[i]);
+    if (t->type == TYPE_F32)
+        for (size_t i = 0; i < n; i++) good &= isfinite(((const float *)t->data)[i]);
+    if (t->type == TYPE_BF16)
+        for (size_t i = 0; i < n; i++) good &= (((const uint16_t *)t->data)[i] & 0x7f80) != 0x7f80;
+    return good;
+}
+
+enum heed_status weights_check(const struct tensor *t, const struct parameter *want, enum type type,
+                               const char *name, const char *path, struct heed_error *err)
+{
+    if (!t) return error_set(err, HEED_EFORMAT, "%s: tensor %s is missing", path, name);
+    if (t->type != type)
+        return error_set(err, HEED_EFORMAT, "%s: tensor %s has the wrong element type", path, name);
+    int64_t rows = t->dims == 2 ? t->shape[0] : 1, cols = t->shape[t->dims - 1];
+    if (t->dims != want->dims || rows != want->rows || cols != want->cols)
+        return error_set(err, HEED_EFORMAT,
+                         "%s: tensor %s has shape [%lld, %lld], expected [%d, %d] by config.json",
+                         path, name, (long long)rows, (long long)cols, want->rows, want->cols);
+    if (!all_finite(t))
+        return error_set(err, HEED_EFORMAT, "%s: tensor %s holds a value that is not a number",
+                         path, name);
+    return HEED_OK;
+}
+
+enum heed_status weights_load(struct parameters *p, const struct flat *flat, int arrays,
+                              const char *path, struct heed_error *err)
+{
+    int n;
+    size_t size = type_size(p->precision.master);
+    struct safetensors *file = NULL;
+    struct parameter *list = weights_list(p, &n, err);
+    if (!list) return HEED_ENOMEM;
+    enum heed_status status = safetensors_open(&file, path, err);
+    if (!status && safetensors_count(file) != arrays * n)
+        status = error_set(err, HEED_EFORMAT, "%s holds %d tensors, expected %d by config.json",
+                           path, safetensors_count(file), arrays * n);
+    /* Everything is checked before anything is changed. */
+    for (int pass = 0; pass < 2; pass++)
+        for (int a = 0; a < arrays; a++)
+            for (int i = 0; i < n && !status; i++) {
+                file_name name;
+                snprintf(name, sizeof name, "%s%s", flat[a].prefix, list[i].name);
+                const struct tensor *t = safetensors_find(file, name);
+                if (pass == 0)
+                    status = weights_check(t, &list[i], p->precision.master, name, path, err);
+                else
+                    p->be->op->upload(p->be, (char *)flat[a].m.p + list[i].at * size, t->data,
+                                      t->bytes);
+            }
+    if (!status) {
+        parameters_refresh_copy(p);
+        status = p->be->op->sync(p->be, err);
+    }
+    safetensors_free(file);
+    free(list);
+    return status;
+}

@@ -1,0 +1,43 @@
+/*
+ * weights.h - the weights of a model in a safetensors file.
+ *
+ * Files for training hold every tensor of the walk in the type of the master (weights.c); files for
+ * translation may hold the matrices in BF16 or I8 (packed.c).
+ */
+#ifndef HEED_STORE_WEIGHTS_H
+#define HEED_STORE_WEIGHTS_H
+#include "model/parameters.h"
+#include "store/safetensors.h"
+
+/* An array laid out like the master (the master itself, a moment), and what its tensors' names
+ * begin with in a file. */
+struct flat {
+    const char *prefix;
+    struct mat m;
+};
+
+/* To and from a safetensors file. A file must hold exactly the tensors of the arrays; one that
+ * does not changes nothing. */
+enum heed_status weights_save(struct parameters *p, const struct flat *flat, int arrays,
+                              const char *path, struct heed_error *err);
+enum heed_status weights_load(struct parameters *p, const struct flat *flat, int arrays,
+                              const char *path, struct heed_error *err);
+
+/* Weights for translation alone, from a file: the matrices in a packed type, biases and norms in
+ * f32. The file holds the matrices in F32, in BF16, or in I8: all of them as panels (panels.h) in
+ * one tensor. Type TYPE_F32 asks for what is nearest to that. */
+enum heed_status weights_open_packed(struct parameters **out, struct backend *be,
+                                     const struct heed_config *c, enum type type, const char *path,
+                                     struct heed_error *err);
+/* Writes parameters of TYPE_PACKED_I8, of a backend that has them as panels, to such a file. */
+enum heed_status weights_save_packed(struct parameters *p, const char *path,
+                                     struct heed_error *err);
+
+/* The list of tensors, malloced; *n is set. */
+struct parameter *weights_list(struct parameters *p, int *n, struct heed_error *err);
+/* Whether t, called name in the file at path, is a tensor of this shape and type whose elements are
+ * all finite. */
+enum heed_status weights_check(const struct tensor *t, const struct parameter *want, enum type type,
+                               const char *name, const char *path, struct heed_error *err);
+
+#endif
