@@ -47,6 +47,11 @@ struct heed_error {
 
 HEED_API const char *heed_version(void);
 
+/* For "did you mean ...?": the better guess at what was meant by a mistyped word, `best` or
+ * `candidate`. A candidate counts only if it is a few edits away from the word or begins with it.
+ * Begin with best NULL and pass each result on with the next candidate. */
+HEED_API const char *heed_nearer(const char *word, const char *best, const char *candidate);
+
 /* ---- engine: a device and its kernels ---- */
 
 struct heed_engine;

@@ -352,6 +352,7 @@ int main(void)
         cmocka_unit_test(test_lines),
         cmocka_unit_test(test_tokenizer),
         cmocka_unit_test(test_config),
+        cmocka_unit_test(test_nearer),
         cmocka_unit_test(test_model_files),
         cmocka_unit_test(test_translate_options),
         cmocka_unit_test(test_extremes_that_work),

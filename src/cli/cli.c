@@ -104,37 +104,3 @@ const char *cli_duration(char out[CLI_NUMBER_MAX], double seconds)
     }
     return out;
 }
-
-enum { WORD_MAX = 64 };
-
-/* Insertions, deletions and replacements that turn a into b; both are shorter than WORD_MAX. */
-static int edit_distance(const char *a, const char *b)
-{
-    int na = (int)strlen(a), nb = (int)strlen(b);
-    int row[WORD_MAX];
-    for (int j = 0; j <= nb; j++) row[j] = j;
-    for (int i = 1; i <= na; i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= nb; j++) {
-            int replaced = diagonal + (a[i - 1] != b[j - 1]);
-            int shorter = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-            diagonal = row[j];
-            row[j] = replaced < shorter ? replaced : shorter;
-        }
-    }
-    return row[nb];
-}
-
-void suggestion_try(struct suggestion *s, const char *candidate)
-{
-    size_t n = strlen(s->word);
-    if (n == 0 || n >= WORD_MAX || strlen(candidate) >= WORD_MAX) return;
-    /* a word cut short is as good as one typing error, since people abbreviate */
-    bool prefix = n >= 3 && strncmp(candidate, s->word, n) == 0;
-    int distance = prefix ? 1 : edit_distance(s->word, candidate);
-    int limit = n < 4 ? 1 : n < 8 ? 2 : 3;
-    if (distance > limit || (s->best && distance >= s->distance)) return;
-    s->best = candidate;
-    s->distance = distance;
-}

@@ -31,14 +31,6 @@ int64_t cli_weights_bytes(const char *dir);
 /* "42s", "3m 20s", "5h 07m" or "2d 04h" */
 const char *cli_duration(char out[CLI_NUMBER_MAX], double seconds);
 
-/* The nearest of the candidates tried to a mistyped word. {.word = w} to begin with; best stays
- * NULL while nothing was near enough to be what was meant. */
-struct suggestion {
-    const char *word, *best;
-    int distance; /* edits from word to best */
-};
-void suggestion_try(struct suggestion *s, const char *candidate);
-
 /* The commands: each has its own file, takes the arguments of main (argv[1] is its name) and
  * returns the program's exit code. */
 int cmd_vocab(int argc, char **argv);

@@ -59,9 +59,9 @@ static const struct command *find(const char *name)
 
 static int unknown(const char *name)
 {
-    struct suggestion near = {.word = name};
-    for (int i = 0; i < COMMANDS; i++) suggestion_try(&near, commands[i].name);
-    if (near.best) return cli_misuse("there is no command %s; did you mean %s?", name, near.best);
+    const char *guess = NULL;
+    for (int i = 0; i < COMMANDS; i++) guess = heed_nearer(name, guess, commands[i].name);
+    if (guess) return cli_misuse("there is no command %s; did you mean %s?", name, guess);
     return cli_misuse("there is no command %s; see heed --help", name);
 }
 

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "heed.h"
 
 void words_release(struct words *w)
 {
@@ -185,12 +186,10 @@ static int unknown(const struct usage *u, const char *arg)
 {
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(arg, "="), arg);
-    struct suggestion near = {.word = name + strspn(name, "-")};
-    for (int i = 0; i < u->n; i++) {
-        if (u->option[i].name) suggestion_try(&near, u->option[i].name);
-    }
-    if (near.best) {
-        return cli_misuse("%s has no option %s; did you mean --%s?", u->command, name, near.best);
+    const char *word = name + strspn(name, "-"), *guess = NULL;
+    for (int i = 0; i < u->n; i++) guess = heed_nearer(word, guess, u->option[i].name);
+    if (guess) {
+        return cli_misuse("%s has no option %s; did you mean --%s?", u->command, name, guess);
     }
     if (u->rest && arg[1] != '-') {
         return cli_misuse("%s has no option %s; put -- before a %s that begins with -", u->command,
