@@ -125,19 +125,55 @@ HEED_API enum heed_status heed_decode(const struct heed_tokenizer *t, const int3
 
 /* ---- configuration of the model: paper section 3, table 3 ---- */
 
+/* Kinds. The first of each is the paper's. */
+enum heed_norm { HEED_NORM_POST };             /* "post": norm(x + sublayer(x)) */
+enum heed_activation { HEED_ACTIVATION_RELU }; /* "relu": max(0, z) */
+enum heed_position { HEED_POSITION_SINUSOID }; /* "sinusoid": paper 3.5 */
+
 struct heed_config {
     int d_model, d_ff, heads;
     int encoder_layers, decoder_layers;
     int vocab_size;
-    int max_length;          /* longest sentence in tokens, end mark included */
-    float dropout;           /* on sub-layer outputs and on embeddings + positions */
-    float attention_dropout; /* on attention weights */
-    float ff_dropout;        /* inside the feed-forward */
+    int max_length;                  /* longest sentence in tokens, end mark included */
+    float dropout;                   /* on sub-layer outputs and on embeddings + positions */
+    float attention_dropout;         /* on attention weights */
+    float ff_dropout;                /* inside the feed-forward */
+    enum heed_norm norm;             /* where the layer norm of a sub-layer is */
+    enum heed_activation activation; /* of the feed-forward */
+    enum heed_position position;     /* how the model knows the order of tokens */
 };
 
 /* name: tiny, small, base or big. vocab_size is left 0. */
 HEED_API enum heed_status heed_config_preset(struct heed_config *c, const char *name,
                                              struct heed_error *err);
+
+/* Each member of struct heed_config is described once, by a struct heed_config_field. config.json
+ * and the model options of `heed train` are made from these descriptions. */
+enum heed_field_type {
+    HEED_FIELD_INTEGER, /* the member is an int from min to max */
+    HEED_FIELD_RATE,    /* the member is a float of at least 0 and less than 1 */
+    HEED_FIELD_KIND     /* the member is an enum whose values have names */
+};
+
+struct heed_config_field {
+    const char *name; /* of the member, which is also the key in config.json */
+    size_t offset;    /* of the member in struct heed_config */
+    enum heed_field_type type;
+    int min, max;             /* HEED_FIELD_INTEGER: both are allowed */
+    const char *const *kinds; /* HEED_FIELD_KIND: the name of each value of the enum, then NULL */
+    const char *absent; /* value of a config.json without the key, as heed_config_set reads it;
+                         * NULL: the key is required */
+    const char *option; /* of `heed train`, without "--"; NULL: there is none */
+    const char *help;   /* what the field is, in a few words */
+};
+
+/* Field i, from 0; NULL where there is no such field. Valid for ever. */
+HEED_API const struct heed_config_field *heed_config_field_at(int i);
+/* Sets the field with this name, or this option, to what the text says: "512", "0.1", "relu". The
+ * range of that one field is checked. The sentence of an error begins with `name`, unless there is
+ * no such field. */
+HEED_API enum heed_status heed_config_set(struct heed_config *c, const char *name, const char *text,
+                                          struct heed_error *err);
 
 /* ---- training ---- */
 

@@ -176,6 +176,30 @@ static void test_config(void **state)
     refused(heed_config_preset(NULL, "tiny", &err), "config");
     refused(heed_config_preset(&c, NULL, &err), "name");
     refused(heed_config_preset(&c, "huge", &err), "huge");
+    refused(heed_config_set(NULL, "heads", "8", &err), "config");
+    refused(heed_config_set(&c, NULL, "8", &err), "name");
+    refused(heed_config_set(&c, "heads", NULL, &err), "text");
+}
+
+static const char *guess(const char *word)
+{
+    static const char *const name[] = {"translate", NULL, "train", "average", "zh"};
+    const char *best = NULL;
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) best = heed_nearer(word, best, name[i]);
+    return best;
+}
+
+static void test_nearer(void **state)
+{
+    (void)state;
+    assert_string_equal(guess("trian"), "train");
+    assert_string_equal(guess("trainslate"), "translate");
+    assert_string_equal(guess("aver"), "average");
+    assert_string_equal(guess("zn"), "zh");
+    assert_null(guess("xyzzy"));
+    assert_null(guess(""));
+    assert_null(guess(NULL));
+    assert_null(guess("a word that is far too long to be one that anybody mistyped, truly"));
 }
 
 static void test_model_files(void **state)

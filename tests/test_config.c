@@ -1,5 +1,5 @@
 /*
- * test_config.c - presets, the checks, and config.json there and back.
+ * test_config.c - presets, the checks, the table of fields, and config.json there and back.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,10 +42,18 @@ static void test_presets(void **state)
         const char *name;
         struct heed_config want;
     } table[] = {
-        {"tiny", {128, 256, 4, 4, 4, 8000, 512, 0.1f, 0.1f, 0.1f}},
-        {"small", {256, 1024, 4, 3, 3, 8000, 512, 0.1f, 0.1f, 0.1f}},
-        {"base", {512, 2048, 8, 6, 6, 8000, 512, 0.1f, 0.1f, 0.1f}},
-        {"big", {1024, 4096, 16, 6, 6, 8000, 512, 0.3f, 0.1f, 0.1f}},
+        {"tiny",
+         {128, 256, 4, 4, 4, 8000, 512, 0.1f, 0.1f, 0.1f, HEED_NORM_POST, HEED_ACTIVATION_RELU,
+          HEED_POSITION_SINUSOID}},
+        {"small",
+         {256, 1024, 4, 3, 3, 8000, 512, 0.1f, 0.1f, 0.1f, HEED_NORM_POST, HEED_ACTIVATION_RELU,
+          HEED_POSITION_SINUSOID}},
+        {"base",
+         {512, 2048, 8, 6, 6, 8000, 512, 0.1f, 0.1f, 0.1f, HEED_NORM_POST, HEED_ACTIVATION_RELU,
+          HEED_POSITION_SINUSOID}},
+        {"big",
+         {1024, 4096, 16, 6, 6, 8000, 512, 0.3f, 0.1f, 0.1f, HEED_NORM_POST, HEED_ACTIVATION_RELU,
+          HEED_POSITION_SINUSOID}},
     };
     struct heed_error err;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -68,6 +76,7 @@ static void test_text(void **state)
     char *text = config_format(&c);
     assert_string_equal(text, "{\n"
                               "  \"model_type\": \"heed\",\n"
+                              "  \"format\": 2,\n"
                               "  \"d_model\": 1024,\n"
                               "  \"d_ff\": 4096,\n"
                               "  \"heads\": 16,\n"
@@ -77,9 +86,51 @@ static void test_text(void **state)
                               "  \"max_length\": 512,\n"
                               "  \"dropout\": 0.3,\n"
                               "  \"attention_dropout\": 0.1234567,\n"
-                              "  \"ff_dropout\": 0.0\n"
+                              "  \"ff_dropout\": 0.0,\n"
+                              "  \"norm\": \"post\",\n"
+                              "  \"activation\": \"relu\",\n"
+                              "  \"position\": \"sinusoid\"\n"
                               "}\n");
     free(text);
+}
+
+/* config.json as it was written before it had a format number, to the byte. */
+static const char format_1[] = "{\n"
+                               "  \"model_type\": \"heed\",\n"
+                               "  \"d_model\": 384,\n"
+                               "  \"d_ff\": 1536,\n"
+                               "  \"heads\": 6,\n"
+                               "  \"encoder_layers\": 6,\n"
+                               "  \"decoder_layers\": 5,\n"
+                               "  \"vocab_size\": 24000,\n"
+                               "  \"max_length\": 256,\n"
+                               "  \"dropout\": 0.2,\n"
+                               "  \"attention_dropout\": 0.1,\n"
+                               "  \"ff_dropout\": 0.15\n"
+                               "}\n";
+
+/* What format 1 could not say is the paper's form. */
+static void test_format_1(void **state)
+{
+    (void)state;
+    static const struct heed_config want = {.d_model = 384,
+                                            .d_ff = 1536,
+                                            .heads = 6,
+                                            .encoder_layers = 6,
+                                            .decoder_layers = 5,
+                                            .vocab_size = 24000,
+                                            .max_length = 256,
+                                            .dropout = 0.2f,
+                                            .attention_dropout = 0.1f,
+                                            .ff_dropout = 0.15f,
+                                            .norm = HEED_NORM_POST,
+                                            .activation = HEED_ACTIVATION_RELU,
+                                            .position = HEED_POSITION_SINUSOID};
+    struct heed_config c;
+    struct heed_error err = {0};
+    memset(&c, 0x5a, sizeof c);
+    assert_int_equal(config_parse(&c, format_1, sizeof format_1 - 1, "x", &err), HEED_OK);
+    assert_int_equal(config_same(&c, &want, "x", &err), HEED_OK);
 }
 
 static void assert_survives(float rate)
@@ -163,6 +214,20 @@ static void test_parse_refuses(void **state)
         {"8000", "16777217", "vocab_size is 16777217, expected 1 to 16777216"},
         {"8000", "4194304", "the number of parameters is 21"},
         {"\"max_length\": 512", "\"max_length\": 1", "max_length is 1, expected 2 to 1048576"},
+        {"\"format\": 2", "\"format\": 3",
+         "\"format\" is 3, expected 1 to 2: a newer version of heed wrote this file"},
+        {"\"format\": 2", "\"format\": 0", "\"format\" is 0, expected 1 to 2"},
+        {"\"format\": 2", "\"format\": \"2\"", "\"format\" is not a whole number"},
+        {"\"heads\"", "\"new\": [1], \"heads\"",
+         "key \"new\" is unknown (this program reads formats up to 2)"},
+        {"\"heads\"", "\"max_lenght\": 3, \"heads\"",
+         "key \"max_lenght\" is unknown (this program reads formats up to 2); "
+         "did you mean \"max_length\"?"},
+        {"\"norm\": \"post\"", "\"norm\": \"sandwich\"",
+         "norm is \"sandwich\", expected post (this program reads formats up to 2)"},
+        {"\"activation\": \"relu\"", "\"activation\": \"relux\"",
+         "(this program reads formats up to 2); did you mean \"relu\"?"},
+        {"\"position\": \"sinusoid\"", "\"position\": 1", "\"position\" is not a string"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct heed_config c = {.d_model = 5};
@@ -179,9 +244,10 @@ static void test_parse_allows(void **state)
     (void)state;
     struct heed_config c;
     struct heed_error err;
-    assert_int_equal(parse_with("\"heads\"", "\"new\": [1], \"heads\"", &c, &err), HEED_OK);
     assert_int_equal(parse_with("\"dropout\": 0.1", "\"dropout\": 0", &c, &err), HEED_OK);
     assert_true(c.dropout == 0);
+    assert_int_equal(parse_with("\"norm\": \"post\",", "", &c, &err), HEED_OK);
+    assert_int_equal(parse_with("\"format\": 2,", "\"format\": 1,", &c, &err), HEED_OK);
     assert_int_equal(parse_with("8000", "4000000", &c, &err), HEED_OK);
 }
 
@@ -208,6 +274,10 @@ static void test_check_refuses(void **state)
     assert_int_equal(config_check(&c, &err), HEED_EARG);
     assert_says(err, "max_length times d_model is 2147483648");
     assert_int_equal(config_check(&c, NULL), HEED_EARG);
+    c = preset("base");
+    c.activation = (enum heed_activation)100;
+    assert_int_equal(config_check(&c, &err), HEED_EARG);
+    assert_says(err, "activation is 100, expected the number of a kind, 0 to ");
     c = preset("base"); /* every matrix is small enough, all together are not */
     c.d_model = 4096;
     c.d_ff = 16384;
@@ -230,6 +300,136 @@ static void test_same(void **state)
     a.vocab_size = 9;
     assert_int_equal(config_same(&a, &b, "m/config.json", &err), HEED_EFORMAT);
     assert_string_equal(err.text, "m/config.json: dropout is 0.1, expected 0.25");
+}
+
+/* ---- the table of fields ---- */
+
+static const struct heed_config_field *field(const char *name)
+{
+    const struct heed_config_field *f;
+    for (int i = 0; (f = heed_config_field_at(i)); i++)
+        if (strcmp(f->name, name) == 0) return f;
+    fail_msg("there is no field %s", name);
+    return NULL;
+}
+
+/* An option is called like its key; the only field without one is what the vocabulary decides. */
+static void test_fields(void **state)
+{
+    (void)state;
+    const struct heed_config_field *f;
+    assert_null(heed_config_field_at(-1));
+    for (int i = 0; (f = heed_config_field_at(i)); i++) {
+        assert_true(f->help && f->help[0]);
+        if (strcmp(f->name, "vocab_size") == 0) {
+            assert_null(f->option);
+            continue;
+        }
+        char option[64];
+        snprintf(option, sizeof option, "%s", f->name);
+        for (char *c = option; *c; c++)
+            if (*c == '_') *c = '-';
+        assert_string_equal(f->option, option);
+    }
+    assert_int_equal(field("heads")->type, HEED_FIELD_INTEGER);
+    assert_int_equal(field("heads")->min, 1);
+    assert_int_equal(field("heads")->max, 1024);
+    assert_null(field("heads")->absent);
+    assert_int_equal(field("dropout")->type, HEED_FIELD_RATE);
+    assert_int_equal(field("norm")->type, HEED_FIELD_KIND);
+    assert_string_equal(field("norm")->kinds[HEED_NORM_POST], "post");
+    assert_string_equal(field("norm")->absent, "post");
+    assert_string_equal(field("activation")->kinds[HEED_ACTIVATION_RELU], "relu");
+    assert_string_equal(field("position")->kinds[HEED_POSITION_SINUSOID], "sinusoid");
+}
+
+static void test_set(void **state)
+{
+    (void)state;
+    struct heed_config c = preset("base");
+    struct heed_error err;
+    c.activation = (enum heed_activation)100;
+    assert_int_equal(heed_config_set(&c, "d_model", "256", &err), HEED_OK);
+    assert_int_equal(heed_config_set(&c, "max-length", "99", &err), HEED_OK);
+    assert_int_equal(heed_config_set(&c, "ff_dropout", "0.25", &err), HEED_OK);
+    assert_int_equal(heed_config_set(&c, "activation", "relu", &err), HEED_OK);
+    assert_int_equal(c.d_model, 256);
+    assert_int_equal(c.max_length, 99);
+    assert_true(c.ff_dropout == 0.25f);
+    assert_int_equal(c.activation, HEED_ACTIVATION_RELU);
+
+    static const struct {
+        const char *name, *text, *sentence;
+    } table[] = {
+        {"d-model", "256x", "d-model is '256x', expected a whole number from 1 to 16384"},
+        {"d_model", "", "d_model is '', expected a whole number from 1 to 16384"},
+        {"heads", "0", "heads is '0', expected a whole number from 1 to 1024"},
+        {"heads", "99999999999999999999",
+         "heads is '99999999999999999999', expected a whole number from 1 to 1024"},
+        {"heads", "4294967304", "heads is '4294967304', expected a whole number from 1 to 1024"},
+        {"dropout", "1", "dropout is '1', expected a number of at least 0 and less than 1"},
+        {"dropout", "nan", "dropout is 'nan', expected a number of at least 0 and less than 1"},
+        {"dropout", "0,5", "dropout is '0,5', expected a number of at least 0 and less than 1"},
+        {"norm", "sandwich", "norm is 'sandwich', expected post"},
+        {"norm", "pots", "norm is 'pots', expected post; did you mean \"post\"?"},
+        {"head", "8", "a configuration has no field \"head\"; did you mean \"heads\"?"},
+        {"xyzzy", "8", "a configuration has no field \"xyzzy\""},
+    };
+    const struct heed_config before = c;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        assert_int_equal(heed_config_set(&c, table[i].name, table[i].text, &err), HEED_EARG);
+        assert_string_equal(err.text, table[i].sentence);
+        assert_int_equal(config_same(&c, &before, "x", &err), HEED_OK);
+    }
+}
+
+/* The line of docs/file-formats.md that describes a field. */
+static void document_row(char *out, size_t size, const struct heed_config_field *f)
+{
+    char values[256] = "", option[64] = "";
+    switch (f->type) {
+    case HEED_FIELD_INTEGER:
+        snprintf(values, sizeof values, "%d to %d", f->min, f->max);
+        break;
+    case HEED_FIELD_RATE:
+        snprintf(values, sizeof values, "a number of at least 0 and less than 1");
+        break;
+    case HEED_FIELD_KIND:
+        for (int i = 0; f->kinds[i]; i++) {
+            size_t n = strlen(values);
+            snprintf(values + n, sizeof values - n, "%s`\"%s\"`", i ? ", " : "", f->kinds[i]);
+        }
+        break;
+    }
+    if (f->option) snprintf(option, sizeof option, "`--%s`", f->option);
+    snprintf(out, size, "\n| `%s` | %s | %s%s%s | %s | %s |\n", f->name, values,
+             f->absent ? "`" : "", f->absent ? f->absent : "required", f->absent ? "`" : "",
+             f->option ? option : "none", f->help);
+}
+
+/* Tests run in the directory of the source. */
+static void test_document(void **state)
+{
+    (void)state;
+    static const char head[] = "\n| key | value | where missing | option | what it is |\n";
+    char *text, row[512];
+    size_t len;
+    struct heed_error err = {0};
+    assert_int_equal(file_read("docs/file-formats.md", 1 << 20, &text, &len, &err), HEED_OK);
+    const char *at = strstr(text, head);
+    assert_non_null(at);
+    at = strstr(at, "|---|---|---|---|---|\n");
+    assert_non_null(at);
+    at += strlen("|---|---|---|---|---|");
+    const struct heed_config_field *f;
+    for (int i = 0; (f = heed_config_field_at(i)); i++) {
+        document_row(row, sizeof row, f);
+        if (strncmp(at, row, strlen(row)) != 0)
+            fail_msg("docs/file-formats.md should have this row next: %s", row + 1);
+        at += strlen(row) - 1;
+    }
+    assert_int_equal(at[1], '\n'); /* the table ends where the fields end */
+    free(text);
 }
 
 static void test_load(void **state)
@@ -286,6 +486,8 @@ int main(void)
         cmocka_unit_test(test_parse_refuses), cmocka_unit_test(test_parse_allows),
         cmocka_unit_test(test_check_refuses), cmocka_unit_test(test_same),
         cmocka_unit_test(test_load),          cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_format_1),      cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_set),           cmocka_unit_test(test_document),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -321,7 +321,15 @@ int cmd_train(int argc, char **argv)
 {
     struct train t = {
         .o = heed_train_defaults(),
-        .shape = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1},
+        .shape = {.d_model = -1,
+                  .d_ff = -1,
+                  .heads = -1,
+                  .encoder_layers = -1,
+                  .decoder_layers = -1,
+                  .max_length = -1,
+                  .dropout = -1,
+                  .attention_dropout = -1,
+                  .ff_dropout = -1},
         .preset = "base",
         .precision = "f32",
         .best_by = "nll",

@@ -1,9 +1,10 @@
 /*
- * config.h - the shape of the model: checks, config.json.
+ * config.h - the shape of the model: checks, config.json. The table of its fields is in heed.h.
  */
 #ifndef HEED_MODEL_CONFIG_H
 #define HEED_MODEL_CONFIG_H
 #include "heed.h"
+#include "ops/ops.h"
 
 /* One sentence for the first thing that makes no sense: sizes below 1 or absurd, d_model odd or
  * not divisible by heads, heads too wide, rates outside [0, 1). */
@@ -14,6 +15,8 @@ char *config_format(const struct heed_config *c);
 enum heed_status config_parse(struct heed_config *c, const char *json, size_t len, const char *path,
                               struct heed_error *err);
 enum heed_status config_load(struct heed_config *c, const char *path, struct heed_error *err);
+/* The op of the feed-forward's activation. */
+enum activation_kind config_activation(const struct heed_config *c);
 /* HEED_EFORMAT naming the first field in which found differs from expected. */
 enum heed_status config_same(const struct heed_config *found, const struct heed_config *expected,
                              const char *path, struct heed_error *err);
