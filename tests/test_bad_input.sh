@@ -102,6 +102,9 @@ refuses 1 "310" train --vocab "$dir/vocab2" $small --src "$dir/odd.src" --tgt "$
 cp -r "$dir/o3" "$dir/o4"
 cp "$dir/vocab2" "$dir/o4/vocab.model"
 refuses 1 "310 pieces, expected 300" translate --model "$dir/o4"
+# where vocabulary and weights are both wrong, which two threads find out, the vocabulary is named
+head -c 4 "$dir/o3/model.safetensors" >"$dir/o4/model.safetensors"
+refuses 1 "310 pieces, expected 300" translate --model "$dir/o4"
 
 # a shape that smaller weights have no order for is refused before anything is written
 accepts $(but d-ff 24) --src "$dir/a" --tgt "$dir/b" --out "$dir/uneven"

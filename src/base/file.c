@@ -26,7 +26,7 @@
 
 enum {
     READ_FIRST = 1 << 16, /* first guess at the length of a pipe */
-    WHOLE_MOST = 1 << 30  /* bytes of a file to compare or copy */
+    WHOLE_MOST = 1 << 30  /* bytes of a file to compare */
 };
 
 static const char *kind_of(mode_t mode)
@@ -391,17 +391,4 @@ enum heed_status file_lock_dir(const char *dir, int *fd, struct heed_error *err)
     }
     *fd = lock;
     return HEED_OK;
-}
-
-enum heed_status file_copy(const char *from_dir, const char *to_dir, const char *name,
-                           struct heed_error *err)
-{
-    char from[PATH_MAX], to[PATH_MAX], *data = NULL;
-    size_t len = 0;
-    enum heed_status st = file_join(from, sizeof from, from_dir, name, err);
-    if (!st) st = file_join(to, sizeof to, to_dir, name, err);
-    if (!st) st = file_read(from, WHOLE_MOST, &data, &len, err);
-    if (!st) st = file_write(to, &(struct file_part){data, len}, 1, err);
-    free(data);
-    return st;
 }

@@ -43,9 +43,6 @@ bool file_is_same(const char *a, const char *b);
 /* Writes all of the bytes to a descriptor, whatever interrupts it; false: errno says why not. */
 bool file_append(int fd, const char *data, size_t len);
 
-/* A file of one directory as a file of the same name in another. */
-enum heed_status file_copy(const char *from_dir, const char *to_dir, const char *name,
-                           struct heed_error *err);
 /* Creates dir and missing parents; an existing directory is fine. */
 enum heed_status file_mkdir(const char *dir, struct heed_error *err);
 /* fsyncs a directory, so that a rename inside it survives a crash. */

@@ -5,13 +5,9 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "model/config.h"
 #include "ops/bf16.h"
-#include "store/files.h"
+#include "store/directory.h"
 #include "store/weights.h"
-
-enum { PATH = 4096 };
 
 static enum heed_status check_large(const struct safetensors *file, const char *path,
                                     struct heed_error *err)
@@ -48,20 +44,12 @@ static enum heed_status write_bf16(const char *path, const struct safetensors *f
     return st;
 }
 
-/* The model as it will be read: what cannot be used is refused before anything is written. */
-static enum heed_status open_packed(struct parameters **p, struct backend *be, enum type type,
-                                    const char *dir, const char *weights, struct heed_error *err)
-{
-    struct heed_config c;
-    enum heed_status st = files_check_model(&c, dir, err);
-    if (!st) st = weights_open_packed(p, be, &c, type, weights, err);
-    return st;
-}
-
 enum heed_status heed_quantize(const char *dir, enum heed_weights weights, const char *out,
                                struct heed_error *err)
 {
-    char from[PATH], to[PATH];
+    char from[DIRECTORY_PATH], to[DIRECTORY_PATH];
+    struct heed_config config;
+    struct heed_tokenizer *t = NULL;
     struct safetensors *file = NULL;
     struct backend *be = NULL;
     struct parameters *p = NULL;
@@ -70,19 +58,21 @@ enum heed_status heed_quantize(const char *dir, enum heed_weights weights, const
     if (!dir || !out) return error_null(err, dir ? "out" : "dir");
     if (weights != HEED_WEIGHTS_BF16 && !int8)
         return error_set(err, HEED_EARG, "weights are neither bf16 nor int8");
-    enum heed_status st = files_check_out(&dir, 1, out, err);
-    if (!st) st = file_join(from, sizeof from, dir, MODEL_WEIGHTS, err);
-    if (!st) st = file_join(to, sizeof to, out, MODEL_WEIGHTS, err);
+    enum heed_status st = directory_check_out(&dir, 1, out, err);
+    if (!st) st = directory_weights(from, dir, err);
+    if (!st) st = directory_weights(to, out, err);
+    if (!st) st = directory_read(&config, &t, dir, err);
     if (!st) st = safetensors_open(&file, from, err);
     if (!st) st = check_large(file, from, err);
     if (!st) st = backend_open(&be, "cpu", 0, err);
-    if (!st) st = open_packed(&p, be, type, dir, from, err);
-    if (!st) st = file_mkdir(out, err);
-    if (!st) st = file_copy(dir, out, MODEL_CONFIG, err);
-    if (!st) st = file_copy(dir, out, MODEL_VOCAB, err);
+    /* The model is opened as it will be read, also for bf16: what cannot be used is refused before
+     * anything is written. */
+    if (!st) st = weights_open_packed(&p, be, &config, type, from, err);
+    if (!st) st = directory_write(out, &config, t, err);
     if (!st) st = int8 ? weights_save_packed(p, to, err) : write_bf16(to, file, err);
     parameters_free(p);
     if (be) be->op->close(be);
     safetensors_free(file);
+    heed_tokenizer_free(t);
     return st;
 }

@@ -5,21 +5,17 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "model/config.h"
 #include "model/parameters.h"
-#include "store/files.h"
+#include "store/directory.h"
 #include "store/safetensors.h"
-
-enum { PATH = 4096, VOCAB_MOST = 1 << 30 };
 
 /* sum += the tensors of one more file, in the first file's order */
 static enum heed_status add_file(double *sum, const struct safetensors *first, const char *dir,
                                  struct heed_error *err)
 {
-    char path[PATH];
+    char path[DIRECTORY_PATH];
     struct safetensors *f = NULL;
-    enum heed_status s = file_join(path, sizeof path, dir, MODEL_WEIGHTS, err);
+    enum heed_status s = directory_weights(path, dir, err);
     if (!s) s = safetensors_open(&f, path, err);
     for (int i = 0; !s && i < safetensors_count(first); i++) {
         const struct tensor *a = safetensors_at(first, i), *b = safetensors_find(f, a->name);
@@ -49,13 +45,13 @@ static enum heed_status add_file(double *sum, const struct safetensors *first, c
 static enum heed_status write_mean(const double *sum, int models, const struct safetensors *first,
                                    const char *out, struct heed_error *err)
 {
-    char path[PATH];
+    char path[DIRECTORY_PATH];
     int n = safetensors_count(first);
     size_t elements = 0, at = 0;
     for (int i = 0; i < n; i++) elements += safetensors_at(first, i)->bytes / sizeof(float);
     float *mean = malloc(elements * sizeof *mean + 1);
     struct tensor *t = malloc((n + 1) * sizeof *t);
-    enum heed_status s = mean && t ? file_join(path, sizeof path, out, MODEL_WEIGHTS, err)
+    enum heed_status s = mean && t ? directory_weights(path, out, err)
                                    : error_memory(err, elements * sizeof *mean, "the mean");
     if (!s) {
         for (size_t k = 0; k < elements; k++) mean[k] = (float)(sum[k] / models);
@@ -71,45 +67,37 @@ static enum heed_status write_mean(const double *sum, int models, const struct s
     return s;
 }
 
-/* All models must have one shape, that of *first, and one vocabulary. */
-static enum heed_status check_shapes(struct heed_config *first, const char *const *dirs, int n,
-                                     struct heed_error *err)
+/* All models must have the configuration of the first and its vocabulary, t. */
+static enum heed_status check_alike(const struct heed_config *c, const struct heed_tokenizer *t,
+                                    const char *const *dirs, int n, struct heed_error *err)
 {
-    struct heed_config other;
-    char path[PATH], *vocab = NULL;
-    size_t len = 0;
-    enum heed_status s = files_check_model(first, dirs[0], err);
-    if (!s) s = file_join(path, sizeof path, dirs[0], MODEL_VOCAB, err);
-    if (!s) s = file_read(path, VOCAB_MOST, &vocab, &len, err);
+    enum heed_status s = HEED_OK;
     for (int i = 1; i < n && !s; i++) {
         bool same = true;
-        s = file_join(path, sizeof path, dirs[i], MODEL_CONFIG, err);
-        if (!s) s = config_load(&other, path, err);
-        if (!s) s = config_same(&other, first, path, err);
-        if (!s) s = file_join(path, sizeof path, dirs[i], MODEL_VOCAB, err);
-        if (!s) s = file_same(path, (struct file_part){vocab, len}, &same, err);
+        s = directory_same_config(dirs[i], c, err);
+        if (!s) s = directory_same_vocabulary(dirs[i], t, &same, err);
         if (!s && !same)
-            s = error_set(err, HEED_EFORMAT, "%s is another vocabulary than that of %s", path,
-                          dirs[0]);
+            s = error_set(err, HEED_EFORMAT, "%s has another vocabulary than %s", dirs[i], dirs[0]);
     }
-    free(vocab);
     return s;
 }
 
 enum heed_status heed_average(const char *const *dirs, int n, const char *out,
                               struct heed_error *err)
 {
-    char path[PATH];
+    char path[DIRECTORY_PATH];
     struct safetensors *first = NULL;
+    struct heed_tokenizer *t = NULL;
     double *sum = NULL;
     size_t elements = 0;
     struct heed_config config;
     enum heed_status s = error_strings(err, "dirs", dirs, n);
     if (!s && n == 0) s = error_set(err, HEED_EARG, "no model to average was given");
     if (!s && !out) s = error_null(err, "out");
-    if (!s) s = files_check_out(dirs, n, out, err);
-    if (!s) s = check_shapes(&config, dirs, n, err);
-    if (!s) s = file_join(path, sizeof path, dirs[0], MODEL_WEIGHTS, err);
+    if (!s) s = directory_check_out(dirs, n, out, err);
+    if (!s) s = directory_read(&config, &t, dirs[0], err);
+    if (!s) s = check_alike(&config, t, dirs, n, err);
+    if (!s) s = directory_weights(path, dirs[0], err);
     if (!s) s = safetensors_open(&first, path, err);
     for (int i = 0; !s && i < safetensors_count(first); i++)
         elements += safetensors_at(first, i)->bytes / sizeof(float);
@@ -119,11 +107,10 @@ enum heed_status heed_average(const char *const *dirs, int n, const char *out,
     if (!s && elements != parameters_count(&config))
         s = error_set(err, HEED_EFORMAT, "%s holds %zu parameters, expected %zu by %s", path,
                       elements, parameters_count(&config), MODEL_CONFIG);
-    if (!s) s = file_mkdir(out, err);
-    if (!s) s = file_copy(dirs[0], out, MODEL_CONFIG, err);
-    if (!s) s = file_copy(dirs[0], out, MODEL_VOCAB, err);
+    if (!s) s = directory_write(out, &config, t, err);
     if (!s) s = write_mean(sum, n, first, out, err);
     free(sum);
     safetensors_free(first);
+    heed_tokenizer_free(t);
     return s;
 }

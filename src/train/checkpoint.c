@@ -13,12 +13,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "model/config.h"
-#include "store/files.h"
+#include "store/directory.h"
 #include "store/weights.h"
-#include "tokens/tokenizer.h"
 
-enum { PATH = 4096 };
+enum { PATH = DIRECTORY_PATH };
 
 static const char STATE[] = "state.safetensors", RECORD[] = "trainer.json";
 
@@ -32,34 +30,18 @@ static enum heed_status step_dir(char *dir, const char *out, int64_t step, const
 
 /* ---- a model directory ---- */
 
-/* config.json and vocab.model in dir, which is made when missing. */
+/* Configuration and vocabulary. */
 static enum heed_status write_shape(const struct checkpoint *c, const char *dir,
                                     struct heed_error *err)
 {
-    char path[PATH];
-    struct file_part part;
-    enum heed_status s = file_mkdir(dir, err);
-    if (!s) s = file_join(path, sizeof path, dir, MODEL_VOCAB, err);
-    if (!s) {
-        part.data = tokenizer_bytes(c->tokenizer, &part.len);
-        s = file_write(path, &part, 1, err);
-    }
-    if (!s) s = file_join(path, sizeof path, dir, MODEL_CONFIG, err);
-    if (!s) {
-        char *json = config_format(&c->p->config);
-        if (!json) return error_memory(err, 1024, path);
-        part = (struct file_part){json, strlen(json)};
-        s = file_write(path, &part, 1, err);
-        free(json);
-    }
-    return s;
+    return directory_write(dir, &c->p->config, c->tokenizer, err);
 }
 
 static enum heed_status write_weights(const struct checkpoint *c, const char *dir,
                                       struct heed_error *err)
 {
     char path[PATH];
-    enum heed_status s = file_join(path, sizeof path, dir, MODEL_WEIGHTS, err);
+    enum heed_status s = directory_weights(path, dir, err);
     if (!s) s = weights_save(c->p, &(struct flat){"", c->p->master}, 1, path, err);
     return s;
 }
@@ -81,8 +63,8 @@ enum heed_status checkpoint_publish(const struct checkpoint *c, int64_t step,
     char dir[PATH], from[PATH], to[PATH], tmp[PATH + 8];
     enum heed_status s = step_dir(dir, c->out, step, "", err);
     if (!s) s = write_shape(c, c->out, err);
-    if (!s) s = file_join(from, sizeof from, dir, MODEL_WEIGHTS, err);
-    if (!s) s = file_join(to, sizeof to, c->out, MODEL_WEIGHTS, err);
+    if (!s) s = directory_weights(from, dir, err);
+    if (!s) s = directory_weights(to, c->out, err);
     if (s) return s;
     snprintf(tmp, sizeof tmp, "%s.tmp", to);
     unlink(tmp);
@@ -273,27 +255,20 @@ enum heed_status checkpoint_read(const struct checkpoint *c, int64_t step,
         s = error_set(err, HEED_EFORMAT, "%s is of step %lld, expected %lld", path,
                       (long long)r.step, (long long)step);
     if (!s) s = check_files(&r, dir, err);
-    if (!s) s = file_join(path, sizeof path, dir, MODEL_CONFIG, err);
-    if (!s) s = config_load(&config, path, err);
+    if (!s) s = directory_config(&config, dir, err);
     if (!s) *p = r;
     return s;
 }
 
 enum heed_status checkpoint_check(const struct checkpoint *c, int64_t step, struct heed_error *err)
 {
-    char dir[PATH], path[PATH];
-    struct heed_config found;
-    struct file_part vocab;
+    char dir[PATH];
     bool same = false;
     enum heed_status s = step_dir(dir, c->out, step, "", err);
-    if (!s) s = file_join(path, sizeof path, dir, MODEL_CONFIG, err);
-    if (!s) s = config_load(&found, path, err);
-    if (!s) s = config_same(&found, &c->p->config, path, err);
-    if (!s) s = file_join(path, sizeof path, dir, MODEL_VOCAB, err);
-    vocab.data = tokenizer_bytes(c->tokenizer, &vocab.len);
-    if (!s) s = file_same(path, vocab, &same, err);
+    if (!s) s = directory_same_config(dir, &c->p->config, err);
+    if (!s) s = directory_same_vocabulary(dir, c->tokenizer, &same, err);
     if (!s && !same)
-        s = error_set(err, HEED_EARG, "%s is another vocabulary than the one given", path);
+        s = error_set(err, HEED_EARG, "%s has another vocabulary than the one given", dir);
     return s;
 }
 
@@ -304,7 +279,7 @@ enum heed_status checkpoint_load(const struct checkpoint *c, int64_t step, struc
     enum heed_status s = step_dir(dir, c->out, step, "", err);
     if (!s) s = file_join(path, sizeof path, dir, STATE, err);
     if (!s) s = weights_load(c->p, moments, 2, path, err);
-    if (!s) s = file_join(path, sizeof path, dir, MODEL_WEIGHTS, err);
+    if (!s) s = directory_weights(path, dir, err);
     if (!s) s = weights_load(c->p, &(struct flat){"", c->p->master}, 1, path, err);
     return s;
 }

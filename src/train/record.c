@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "store/crc.h"
-#include "store/files.h"
+#include "store/directory.h"
 
 const char *const record_file[RECORD_FILES] = {MODEL_CONFIG, MODEL_VOCAB, MODEL_WEIGHTS,
                                                "state.safetensors"};

@@ -23,7 +23,7 @@
 #include "model/config.h"
 #include "model/transformer.h"
 #include "ops/engine.h"
-#include "store/files.h"
+#include "store/directory.h"
 #include "tokens/tokenizer.h"
 #include "train/checkpoint.h"
 #include "train/log.h"
@@ -268,27 +268,6 @@ static enum heed_status go_on(struct heed_trainer *t, const struct recipe *given
     return s;
 }
 
-/* A new run would write over a model that has no checkpoints, or over another vocabulary. */
-static enum heed_status check_vacant(const struct heed_trainer *t, struct heed_error *err)
-{
-    char path[4096];
-    bool same = true;
-    struct file_part vocab;
-    vocab.data = tokenizer_bytes(t->tokenizer, &vocab.len);
-    enum heed_status s = file_join(path, sizeof path, t->o.out, MODEL_WEIGHTS, err);
-    if (!s && file_exists(path))
-        s = error_set(err, HEED_EARG,
-                      "%s is there already, and no checkpoint to go on from: choose another "
-                      "directory",
-                      path);
-    if (!s) s = file_join(path, sizeof path, t->o.out, MODEL_VOCAB, err);
-    if (!s && file_exists(path)) s = file_same(path, vocab, &same, err);
-    if (!s && !same)
-        s = error_set(err, HEED_EARG, "%s is another vocabulary than %s: choose another directory",
-                      path, t->o.vocab);
-    return s;
-}
-
 /* The beginning, or where the newest usable checkpoint left off. */
 static enum heed_status open_state(struct heed_trainer *t, struct heed_error *err)
 {
@@ -301,7 +280,7 @@ static enum heed_status open_state(struct heed_trainer *t, struct heed_error *er
     if (s) return s;
     if (!n) {
         t->at = (struct progress){.recipe = given};
-        s = check_vacant(t, err);
+        s = directory_check_new_run(o->out, t->tokenizer, o->vocab, err);
         if (!s) s = parameters_init(t->p, o->seed, err);
     } else if (o->resume) {
         s = go_on(t, &given, step, n, err);
