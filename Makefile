@@ -1,11 +1,23 @@
 # The commands people type. CMake and Ninja do the work; see CMakeLists.txt.
 #
-#   make             build build/heed                make test-cuda  those that need a GPU
-#   make demo        translate with it               make asan tsan  the tests under a sanitizer
-#   make demo-train  train a small model with it     make bench      measure
-#   make test        build and run every test        make fuzz       fuzz the file formats (clang)
-#   make check       that, and all other checks      make lint       of the sources as they stand
-#   make install     to PREFIX, /usr/local           make format clean
+#   make             build build/heed
+#   make demo        translate with it
+#   make demo-train  train a small model with it
+#   make install     install to PREFIX, which is /usr/local by default
+#   make bench       measure
+#   make format      format the sources; make lint only checks them; make clean removes build/
+#
+# Tests, in tiers:
+#
+#   make check       the quick tests: after every change, under 30 seconds once built
+#   make test        everything: all tests, lint, and a build by clang with warnings as errors
+#                    and sanitizers, with most of the tests
+#   make asan tsan   long: all tests under AddressSanitizer or ThreadSanitizer
+#   make faults      long: each allocation and each call to the disk fails once
+#   make kills       long: kill -9 at 200 random moments
+#   make large       long: training on 2 GB of text with 1 GB of address space
+#   make fuzz        long: fuzz each file format for FUZZ_SECONDS (clang)
+#   make test-cuda   the tests of the CUDA backend, on a machine with a GPU
 #
 # Missing packages are installed first, with an announcement (scripts/setup.sh).
 
@@ -17,10 +29,11 @@ FUZZ_SECONDS ?= 60
 configure = scripts/setup.sh && cmake -S . -B $(1) -G Ninja --log-level=NOTICE \
 	-DCMAKE_INSTALL_PREFIX="$(PREFIX)" -DHEED_WERROR=$(WERROR) $(2) >/dev/null
 build = cmake --build $(1) --target $(2) -- $$([ -t 2 ] || echo --quiet)
-check = ctest --test-dir $(1) --output-on-failure --parallel 2
+ctest = ctest --test-dir $(1) --output-on-failure --parallel 2
 clang = -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
 
-.PHONY: all demo demo-train test check lint test-cuda asan tsan bench fuzz install format clean
+.PHONY: all tests demo demo-train check test lint asan tsan faults kills large fuzz test-cuda bench \
+	install format clean
 
 all:
 	@$(call configure,build)
@@ -32,42 +45,46 @@ demo: all
 demo-train: all
 	@scripts/demo_train.sh build/heed build/demo-train
 
-test:
+# ---- tests ----
+
+tests:
 	@$(call configure,build)
 	@$(call build,build,all heed_tests)
-	@$(call check,build)
 
-# All tests; the sources; then the other compiler, whose warnings are errors, and the tests that are
-# quick under the sanitizers, in one build.
-check: test lint
+check: tests
+	@$(call ctest,build) --label-regex quick
+
+test: tests
+	@$(call ctest,build)
+	@$(MAKE) --no-print-directory lint
 	@scripts/setup.sh clang
 	@$(call configure,build/check,-DHEED_SANITIZE=address -DHEED_WERROR=ON -DHEED_CUDA=OFF $(clang))
 	@$(call build,build/check,all heed_tests bench)
-	@$(call check,build/check) --label-exclude plain_build
+	@$(call ctest,build/check) --label-exclude plain_build
 
 lint:
 	@scripts/setup.sh lint
 	@scripts/lint.sh
 
-test-cuda:
-	@$(call configure,build)
-	@$(call build,build,all heed_tests)
-	@ctest --test-dir build --output-on-failure --label-regex cuda --no-tests=error
-
 asan:
 	@$(call configure,build/asan,-DHEED_SANITIZE=address)
 	@$(call build,build/asan,all heed_tests)
-	@$(call check,build/asan)
+	@$(call ctest,build/asan)
 
 tsan:
 	@$(call configure,build/tsan,-DHEED_SANITIZE=thread)
 	@$(call build,build/tsan,all heed_tests)
-	@$(call check,build/tsan)
+	@$(call ctest,build/tsan)
 
-bench:
-	@$(call configure,build)
-	@$(call build,build,bench)
-	@for program in build/benchmarks/bench_*; do echo "$${program##*/}"; $$program || exit 1; done
+faults: tests
+	HEED_TEST_ALL=1 build/tests/test_no_memory
+	HEED_TEST_ALL=1 build/tests/test_io_faults
+
+kills: all
+	tests/test_kill.sh build/heed 200
+
+large: all
+	tests/large_corpus.sh build/heed
 
 fuzz:
 	@scripts/setup.sh clang
@@ -76,6 +93,16 @@ fuzz:
 	@for source in tests/fuzz_*.c; do name=$$(basename $$source .c); \
 		build/fuzz/fuzzers/$$name -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
 			-print_final_stats=1 -artifact_prefix=build/fuzz/$$name- || exit 1; done
+
+test-cuda: tests
+	@ctest --test-dir build --output-on-failure --label-regex cuda --no-tests=error
+
+# ---- the rest ----
+
+bench:
+	@$(call configure,build)
+	@$(call build,build,bench)
+	@for program in build/benchmarks/bench_*; do echo "$${program##*/}"; $$program || exit 1; done
 
 install: all
 	@cmake --install build

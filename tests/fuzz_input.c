@@ -91,7 +91,7 @@ static const char *line_of(const char **text, size_t *left, bool first, size_t *
 }
 
 /* text: what the file is known to hold, or NULL. */
-static void read_lines(struct input *in, const char *text, size_t left)
+static void read_lines(struct heed_lines *in, const char *text, size_t left)
 {
     struct heed_error err = {0};
     unsigned sum = 0;
@@ -138,7 +138,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     path = fuzz_file_put(&file, n ? packed : data, n ? n : size);
 
     struct heed_error err = {0};
-    struct input *in = NULL;
+    struct heed_lines *in = NULL;
     int next = fuzz_next_fd();
     enum heed_status st = input_open(&in, path, &err);
     if (st) {

@@ -4,8 +4,8 @@
 # usage: large_corpus.sh PROGRAM [MEGABYTES] [LIMIT_MEGABYTES] [STEPS]
 #
 # Writes a synthetic corpus of 2 GB, trains for some steps on it with at most 1 GB of address space,
-# and prints the peak of what was really used. Takes minutes and disk space, so it is not among the
-# tests of `make test`.
+# and prints the peak of what was really used. It takes minutes and disk space, so `make large` runs it
+# and `make test` does not.
 set -eu
 heed=${1:?usage: large_corpus.sh PROGRAM [MEGABYTES] [LIMIT_MEGABYTES] [STEPS]}
 size=${2:-2048} limit=${3:-1024} steps=${4:-200}

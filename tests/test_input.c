@@ -14,7 +14,7 @@
 static char *lines_of(const char *path)
 {
     struct heed_error err = {0};
-    struct input *in = NULL;
+    struct heed_lines *in = NULL;
     char *out = NULL;
     size_t n = 0;
     FILE *f = open_memstream(&out, &n);
@@ -115,7 +115,7 @@ static void test_other_formats(void **state)
 static void test_pipe(void **state)
 {
     (void)state;
-    struct input *in;
+    struct heed_lines *in;
     const char *line;
     size_t len;
     bool ready;
@@ -167,7 +167,7 @@ static void test_slow_pipe(void **state)
             _exit(0);
         }
         close(end[1]);
-        struct input *in;
+        struct heed_lines *in;
         const char *line;
         size_t len;
         char all[64] = "";
@@ -187,7 +187,7 @@ static void test_slow_pipe(void **state)
 static void test_nul_bytes_are_kept(void **state)
 {
     (void)state;
-    struct input *in;
+    struct heed_lines *in;
     const char *line;
     size_t len;
     assert_int_equal(input_open(&in, put("a", "x\0y\nz", 5), NULL), HEED_OK);
@@ -218,7 +218,7 @@ static void test_line_longer_than_the_limit(void **state)
         memset(big, 'x', len);
         memcpy(big + len, "\r\nnext\n", 8);
         const char *path = put("big", big, len + 7);
-        struct input *in;
+        struct heed_lines *in;
         const char *line;
         size_t got;
         assert_int_equal(input_open(&in, path, NULL), HEED_OK);

@@ -203,7 +203,7 @@ static void test_round_trip_of_real_text(void **state)
     int lines = 0;
     for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
         char path[128];
-        struct input *in;
+        struct heed_lines *in;
         const char *line;
         size_t len;
         snprintf(path, sizeof path, "../shared/data/%s", file[i]);

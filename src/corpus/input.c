@@ -34,7 +34,7 @@ static const uint64_t XZ_MEMORY = 256u << 20;
 
 enum format { UNKNOWN, PLAIN, GZIP, XZ, REFUSED };
 
-struct input {
+struct heed_lines {
     char *path;
     int fd;
     bool lent;       /* the descriptor is the caller's to close */
@@ -56,7 +56,7 @@ struct input {
 };
 
 /* Appends what one read(2) gives behind raw[raw_at..raw_n), which is empty or at the front. */
-static enum heed_status raw_read(struct input *in, struct heed_error *err)
+static enum heed_status raw_read(struct heed_lines *in, struct heed_error *err)
 {
     ssize_t n;
     if (in->raw_at == in->raw_n) in->raw_at = in->raw_n = 0;
@@ -71,14 +71,14 @@ static enum heed_status raw_read(struct input *in, struct heed_error *err)
     return HEED_OK;
 }
 
-static enum heed_status truncated(const struct input *in, const char *format,
+static enum heed_status truncated(const struct heed_lines *in, const char *format,
                                   struct heed_error *err)
 {
     return error_set(err, HEED_EFORMAT, "%s is truncated: its %s data stops before the end mark",
                      in->path, format);
 }
 
-static enum heed_status corrupt(const struct input *in, const char *format, const char *why,
+static enum heed_status corrupt(const struct heed_lines *in, const char *format, const char *why,
                                 struct heed_error *err)
 {
     return error_set(err, HEED_EFORMAT, "%s is corrupt: its %s data has %s", in->path, format, why);
@@ -86,7 +86,7 @@ static enum heed_status corrupt(const struct input *in, const char *format, cons
 
 /* The decoders take raw bytes and write at most room bytes, perhaps none, until the text ends. */
 
-static enum heed_status plain_decode(struct input *in, char *out, size_t room, size_t *got)
+static enum heed_status plain_decode(struct heed_lines *in, char *out, size_t room, size_t *got)
 {
     size_t n = in->raw_n - in->raw_at;
     if (n > room) n = room;
@@ -97,7 +97,7 @@ static enum heed_status plain_decode(struct input *in, char *out, size_t room, s
     return HEED_OK;
 }
 
-static enum heed_status gzip_decode(struct input *in, char *out, size_t room, size_t *got,
+static enum heed_status gzip_decode(struct heed_lines *in, char *out, size_t room, size_t *got,
                                     struct heed_error *err)
 {
     z_stream *z = &in->gzip;
@@ -131,7 +131,7 @@ static enum heed_status gzip_decode(struct input *in, char *out, size_t room, si
     return HEED_OK;
 }
 
-static enum heed_status xz_error(const struct input *in, lzma_ret r, struct heed_error *err)
+static enum heed_status xz_error(const struct heed_lines *in, lzma_ret r, struct heed_error *err)
 {
     if (r == LZMA_BUF_ERROR) return truncated(in, "xz", err);
     if (r == LZMA_MEM_ERROR) return error_memory(err, XZ_MEMORY, "xz decoding");
@@ -143,7 +143,7 @@ static enum heed_status xz_error(const struct input *in, lzma_ret r, struct heed
     return corrupt(in, "xz", r == LZMA_FORMAT_ERROR ? "a wrong header" : "a wrong check sum", err);
 }
 
-static enum heed_status xz_decode(struct input *in, char *out, size_t room, size_t *got,
+static enum heed_status xz_decode(struct heed_lines *in, char *out, size_t room, size_t *got,
                                   struct heed_error *err)
 {
     lzma_stream *x = &in->xz;
@@ -182,7 +182,7 @@ static const struct magic {
 };
 
 /* How many of the first bytes are those of m; less than m->n where they end or differ. */
-static size_t magic_match(const struct input *in, const struct magic *m)
+static size_t magic_match(const struct heed_lines *in, const struct magic *m)
 {
     size_t i = 0;
     while (i < m->n && i < in->raw_n &&
@@ -191,7 +191,8 @@ static size_t magic_match(const struct input *in, const struct magic *m)
     return i;
 }
 
-static enum heed_status refused(const struct input *in, const char *what, struct heed_error *err)
+static enum heed_status refused(const struct heed_lines *in, const char *what,
+                                struct heed_error *err)
 {
     return error_set(err, HEED_EFORMAT,
                      "%s is %s, expected UTF-8 text, plain or compressed by gzip or xz", in->path,
@@ -199,7 +200,7 @@ static enum heed_status refused(const struct input *in, const char *what, struct
 }
 
 /* Leaves the format UNKNOWN while the first bytes may still become those of one. */
-static enum heed_status format_find(struct input *in, struct heed_error *err)
+static enum heed_status format_find(struct heed_lines *in, struct heed_error *err)
 {
     for (size_t i = 0; i < sizeof MAGIC / sizeof MAGIC[0]; i++) {
         const struct magic *m = &MAGIC[i];
@@ -230,7 +231,7 @@ static bool is_utf16(const char *s, size_t n)
 }
 
 /* Looks at the text before its first line; feed: where that ends in a line feed. */
-static enum heed_status text_look(struct input *in, bool feed, struct heed_error *err)
+static enum heed_status text_look(struct heed_lines *in, bool feed, struct heed_error *err)
 {
     size_t n = in->n - in->at;
     const char *s = in->text + in->at;
@@ -245,7 +246,7 @@ static enum heed_status text_look(struct input *in, bool feed, struct heed_error
 
 /* ---- from bytes to text ---- */
 
-static enum heed_status text_room(struct input *in, struct heed_error *err)
+static enum heed_status text_room(struct heed_lines *in, struct heed_error *err)
 {
     if (in->at > 0) {
         memmove(in->text, in->text + in->at, in->n - in->at);
@@ -261,14 +262,14 @@ static enum heed_status text_room(struct input *in, struct heed_error *err)
     return HEED_OK;
 }
 
-static bool needs_raw(const struct input *in)
+static bool needs_raw(const struct heed_lines *in)
 {
     return !in->raw_end && (in->format == UNKNOWN || in->raw_at == in->raw_n);
 }
 
 /* Reads once at most, and decodes some more text, perhaps none, behind text[at..n), which it may
  * move to the front of the buffer. */
-static enum heed_status text_more(struct input *in, struct heed_error *err)
+static enum heed_status text_more(struct heed_lines *in, struct heed_error *err)
 {
     size_t got = 0;
     enum heed_status st = text_room(in, err);
@@ -286,9 +287,9 @@ static enum heed_status text_more(struct input *in, struct heed_error *err)
 /* ---- opening ---- */
 
 /* fd: -1 where it is still to be opened. */
-static struct input *input_new(int fd, const char *path, struct heed_error *err)
+static struct heed_lines *input_new(int fd, const char *path, struct heed_error *err)
 {
-    struct input *in = calloc(1, sizeof *in);
+    struct heed_lines *in = calloc(1, sizeof *in);
     if (in) in->path = strdup(path);
     if (!in || !in->path) {
         error_memory(err, sizeof *in + strlen(path), "a text file");
@@ -302,13 +303,13 @@ static struct input *input_new(int fd, const char *path, struct heed_error *err)
     return in;
 }
 
-static enum heed_status line_await(struct input *in, size_t *len, size_t *used,
+static enum heed_status line_await(struct heed_lines *in, size_t *len, size_t *used,
                                    struct heed_error *err);
 
-enum heed_status input_open(struct input **out, const char *path, struct heed_error *err)
+enum heed_status input_open(struct heed_lines **out, const char *path, struct heed_error *err)
 {
     size_t len, used;
-    struct input *in = input_new(-1, path, err);
+    struct heed_lines *in = input_new(-1, path, err);
     if (!in) return HEED_ENOMEM;
     in->line_max = INPUT_LINE_MAX;
     enum heed_status st = file_open(path, &in->fd, err);
@@ -321,9 +322,9 @@ enum heed_status input_open(struct input **out, const char *path, struct heed_er
     return HEED_OK;
 }
 
-enum heed_status input_open_once(struct input **out, const char *path, struct heed_error *err)
+enum heed_status input_open_once(struct heed_lines **out, const char *path, struct heed_error *err)
 {
-    struct input *in = input_new(-1, path, err);
+    struct heed_lines *in = input_new(-1, path, err);
     if (!in) return HEED_ENOMEM;
     enum heed_status st = file_open_once(path, &in->fd, err);
     if (st) {
@@ -334,15 +335,16 @@ enum heed_status input_open_once(struct input **out, const char *path, struct he
     return HEED_OK;
 }
 
-enum heed_status input_open_fd(struct input **out, int fd, const char *name, struct heed_error *err)
+enum heed_status input_open_fd(struct heed_lines **out, int fd, const char *name,
+                               struct heed_error *err)
 {
-    struct input *in = input_new(fd, name, err);
+    struct heed_lines *in = input_new(fd, name, err);
     if (!in) return HEED_ENOMEM;
     *out = in;
     return HEED_OK;
 }
 
-void input_free(struct input *in)
+void input_free(struct heed_lines *in)
 {
     if (!in) return;
     if (in->format == GZIP) inflateEnd(&in->gzip);
@@ -356,7 +358,7 @@ void input_free(struct input *in)
 /* ---- lines ---- */
 
 /* Drops the rest of a line that was cut. */
-static enum heed_status rest_skip(struct input *in, struct heed_error *err)
+static enum heed_status rest_skip(struct heed_lines *in, struct heed_error *err)
 {
     while (in->skip_rest) {
         char *end = memchr(in->text + in->at, '\n', in->n - in->at);
@@ -370,7 +372,7 @@ static enum heed_status rest_skip(struct input *in, struct heed_error *err)
 
 /* Whether the next line, or the end of the text, is in the buffer: *len bytes, and *used with the
  * line end; nothing is used at the end. */
-static bool line_find(struct input *in, size_t *len, size_t *used)
+static bool line_find(struct heed_lines *in, size_t *len, size_t *used)
 {
     size_t have = in->n - in->at;
     const char *s = have ? in->text + in->at : NULL; /* at first there is no buffer */
@@ -387,7 +389,7 @@ static bool line_find(struct input *in, size_t *len, size_t *used)
 }
 
 /* Decodes text until the next line is there. */
-static enum heed_status line_await(struct input *in, size_t *len, size_t *used,
+static enum heed_status line_await(struct heed_lines *in, size_t *len, size_t *used,
                                    struct heed_error *err)
 {
     enum heed_status st = rest_skip(in, err);
@@ -402,7 +404,8 @@ static enum heed_status line_await(struct input *in, size_t *len, size_t *used,
 }
 
 /* Hands out text[at..at+len); the next line starts used bytes further on. */
-static void line_take(struct input *in, size_t len, size_t used, const char **line, size_t *out)
+static void line_take(struct heed_lines *in, size_t len, size_t used, const char **line,
+                      size_t *out)
 {
     const char *s = in->text + in->at;
     in->skip_rest = used == len && !(in->text_end && in->at + used == in->n);
@@ -418,7 +421,7 @@ static void line_take(struct input *in, size_t len, size_t used, const char **li
     *out = len < in->line_max ? len : in->line_max;
 }
 
-enum heed_status input_line(struct input *in, const char **line, size_t *len,
+enum heed_status input_line(struct heed_lines *in, const char **line, size_t *len,
                             struct heed_error *err)
 {
     size_t found, used;
@@ -430,7 +433,7 @@ enum heed_status input_line(struct input *in, const char **line, size_t *len,
     return HEED_OK;
 }
 
-enum heed_status input_ready(struct input *in, bool *ready, struct heed_error *err)
+enum heed_status input_ready(struct heed_lines *in, bool *ready, struct heed_error *err)
 {
     size_t len, used;
     while (!(*ready = line_find(in, &len, &used))) {

@@ -8,26 +8,26 @@
 extern "C" {
 #endif
 
-struct input;
+/* A text file being read is a struct heed_lines here as well as in heed.h. */
 
 /* A regular file of UTF-8 text with line feeds, plain or compressed; the format is told from the
  * first bytes, not the name. Anything else is an error that names what it is, as far as the first
  * megabyte shows it. Lines longer than INPUT_LINE_MAX are cut. */
-enum heed_status input_open(struct input **out, const char *path, struct heed_error *err);
+enum heed_status input_open(struct heed_lines **out, const char *path, struct heed_error *err);
 /* What is read once, with lines of any length; a wrong format is an error of the first line. path
  * may be /dev/stdin or /dev/fd/N. fd stays the caller's, and errors call it name. */
-enum heed_status input_open_once(struct input **out, const char *path, struct heed_error *err);
-enum heed_status input_open_fd(struct input **out, int fd, const char *name,
+enum heed_status input_open_once(struct heed_lines **out, const char *path, struct heed_error *err);
+enum heed_status input_open_fd(struct heed_lines **out, int fd, const char *name,
                                struct heed_error *err);
 /* The next line without its line end (\n, \r\n, or \r at the end of the file); it stays valid until
  * the next call. *line is NULL at the end of the file. NUL bytes are kept: len counts them. A line
  * that is cut has *len INPUT_LINE_MAX. Truncated or corrupt compressed data is an error. */
-enum heed_status input_line(struct input *in, const char **line, size_t *len,
+enum heed_status input_line(struct heed_lines *in, const char **line, size_t *len,
                             struct heed_error *err);
 /* Whether input_line would return without waiting for whoever writes the text; takes what has
  * arrived. */
-enum heed_status input_ready(struct input *in, bool *ready, struct heed_error *err);
-void input_free(struct input *in);
+enum heed_status input_ready(struct heed_lines *in, bool *ready, struct heed_error *err);
+void input_free(struct heed_lines *in);
 
 enum { INPUT_LINE_MAX = 16 << 20 };
 #define INPUT_LINE_ANY (SIZE_MAX - 1)

@@ -13,10 +13,10 @@
 struct pairs {
     char **src, **tgt; /* [n] names; tgt NULL: src are files of pairs */
     int n;
-    int file;               /* the one being read; n at the end */
-    struct input *in, *in2; /* source or pairs, and target; NULL between files */
-    int64_t lines;          /* taken from the file at hand */
-    int64_t taken;          /* from all files */
+    int file;                    /* the one being read; n at the end */
+    struct heed_lines *in, *in2; /* source or pairs, and target; NULL between files */
+    int64_t lines;               /* taken from the file at hand */
+    int64_t taken;               /* from all files */
     struct pair at;
     bool held; /* at is the pair at hand */
 };
@@ -110,7 +110,8 @@ const char *pairs_name(const struct pairs *p)
 }
 
 /* One side has ended after p->lines lines; *longer has one more at least. */
-static enum heed_status sides_differ(struct pairs *p, struct input *longer, struct heed_error *err)
+static enum heed_status sides_differ(struct pairs *p, struct heed_lines *longer,
+                                     struct heed_error *err)
 {
     int64_t more = 1;
     for (;;) {

@@ -7,6 +7,7 @@
  */
 #include "corpus/pool.h"
 
+#include "base/array.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "base/utf8.h"
@@ -62,19 +63,6 @@ struct share {
     struct heed_error err;
 };
 
-/* Makes room for `need` elements in *array, which has *cap. */
-static enum heed_status room(void *array, size_t *cap, size_t need, size_t size, const char *what,
-                             struct heed_error *err)
-{
-    if (need <= *cap) return HEED_OK;
-    size_t grown = need < 1024 ? 2048 : need + need / 2;
-    void *p = realloc(*(void **)array, grown * size);
-    if (!p) return error_memory(err, grown * size, what);
-    *(void **)array = p;
-    *cap = grown;
-    return HEED_OK;
-}
-
 /* The rule that cuts a corpus into pools: used by fill and skip alike. At least one pair goes in.
  */
 static bool pool_takes(const struct pool_options *o, size_t *used, const struct pair *x)
@@ -88,8 +76,10 @@ static bool pool_takes(const struct pool_options *o, size_t *used, const struct 
 static enum heed_status block_add(struct block *b, const struct pair *x, struct heed_error *err)
 {
     size_t bytes = b->bytes + x->src_len + x->tgt_len;
-    enum heed_status st = room(&b->text, &b->bytes_cap, bytes + 1, 1, "a block of text", err);
-    if (!st) st = room(&b->pair, &b->cap, b->n + 1, sizeof *b->pair, "a block of lines", err);
+    enum heed_status st =
+        array_reserve(&b->text, &b->bytes_cap, bytes + 1, 1, "a block of text", err);
+    if (!st)
+        st = array_reserve(&b->pair, &b->cap, b->n + 1, sizeof *b->pair, "a block of lines", err);
     if (st) return st;
     memcpy(b->text + b->bytes, x->src, x->src_len);
     memcpy(b->text + b->bytes + x->src_len, x->tgt, x->tgt_len);
@@ -194,10 +184,11 @@ static enum heed_status share_join(struct pool *p, const struct share *s, struct
 {
     if (s->status && err) *err = s->err;
     if (s->status || s->n == 0) return s->status;
-    enum heed_status st = room(&p->ids.v, &p->ids.cap, p->ids.n + s->ids.n, sizeof *p->ids.v,
-                               "the ids of a corpus", err);
+    enum heed_status st = array_reserve(&p->ids.v, &p->ids.cap, p->ids.n + s->ids.n,
+                                        sizeof *p->ids.v, "the ids of a corpus", err);
     if (!st)
-        st = room(&p->pair, &p->cap, p->n + s->n, sizeof *p->pair, "the pairs of a corpus", err);
+        st = array_reserve(&p->pair, &p->cap, p->n + s->n, sizeof *p->pair, "the pairs of a corpus",
+                           err);
     if (st) return st;
     memcpy(p->ids.v + p->ids.n, s->ids.v, s->ids.n * sizeof *p->ids.v);
     for (size_t i = 0; i < s->n; i++) {

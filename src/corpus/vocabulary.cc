@@ -197,7 +197,7 @@ class Sentences : public sentencepiece::SentenceIterator
     size_t bytes_ = 0; /* of the sentences so far, as SentencePiece will write them */
     int64_t seen_ = 0, longer_ = 0;
     int file_ = 0;
-    struct input *in_ = nullptr;
+    struct heed_lines *in_ = nullptr;
     const char *line_ = nullptr; /* what is left of the line, in the memory of in_ */
     size_t left_ = 0;
     std::string value_;

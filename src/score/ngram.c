@@ -12,6 +12,7 @@
  */
 #include "score/ngram.h"
 
+#include "base/array.h"
 #include "base/error.h"
 #include "base/random.h"
 
@@ -122,14 +123,9 @@ enum heed_status ngram_words(struct ngram *g, struct heed_error *err)
 /* n ids of ROOT: the 0-grams. */
 static enum heed_status ids_start(int32_t **id, size_t *cap, size_t n, struct heed_error *err)
 {
-    if (n > *cap) {
-        int32_t *v = realloc(*id, n * sizeof *v);
-        if (!v) return error_memory(err, n * sizeof *v, "the n-grams of a line");
-        *id = v;
-        *cap = n;
-    }
-    for (size_t i = 0; i < n; i++) (*id)[i] = ROOT;
-    return HEED_OK;
+    enum heed_status status = array_reserve(id, cap, n, sizeof **id, "the n-grams of a line", err);
+    for (size_t i = 0; i < n && !status; i++) (*id)[i] = ROOT;
+    return status;
 }
 
 static void ref_count(struct ngram *g, int n)

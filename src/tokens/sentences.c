@@ -3,13 +3,12 @@
  */
 #include "tokens/sentences.h"
 
-#include <stdlib.h>
-
 #include <unicode/ubrk.h>
 #include <unicode/uchar.h>
 #include <unicode/utext.h>
 #include <unicode/utf8.h>
 
+#include "base/array.h"
 #include "base/error.h"
 
 /* A list that knows English abbreviations, such as "Mr.", after which there is no end. */
@@ -51,13 +50,9 @@ struct heed_span text_trimmed(const char *text, size_t len)
 
 static enum heed_status add(struct spans *out, size_t start, size_t end, struct heed_error *err)
 {
-    if (out->n == out->cap) {
-        size_t cap = out->cap ? out->cap * 2 : 16;
-        struct heed_span *v = realloc(out->v, cap * sizeof *v);
-        if (!v) return error_memory(err, cap * sizeof *v, "the sentences of a text");
-        out->v = v;
-        out->cap = cap;
-    }
+    enum heed_status status = array_reserve(&out->v, &out->cap, out->n + 1, sizeof *out->v,
+                                            "the sentences of a text", err);
+    if (status) return status;
     out->v[out->n++] = (struct heed_span){start, end - start};
     return HEED_OK;
 }

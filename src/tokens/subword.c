@@ -11,6 +11,7 @@
  */
 #include "tokens/subword.h"
 
+#include "base/array.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "base/utf8.h"
@@ -232,14 +233,8 @@ static enum heed_status word_room(struct subword *s, size_t bytes, struct heed_i
         s->cap = s->text && s->symbol && s->heap ? cap : 0;
         if (!s->cap) return error_memory(err, cap * sizeof *s->symbol, "a word");
     }
-    if (out->cap - out->n < need * GROWTH) {
-        size_t cap = 2 * (out->n + need * GROWTH);
-        int32_t *v = realloc(out->v, cap * sizeof *v);
-        if (!v) return error_memory(err, cap * sizeof *v, "the ids of a text");
-        out->v = v;
-        out->cap = cap;
-    }
-    return HEED_OK;
+    return array_reserve(&out->v, &out->cap, out->n + need * GROWTH, sizeof *out->v,
+                         "the ids of a text", err);
 }
 
 /* The tag that a text begins with. */

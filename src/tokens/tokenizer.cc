@@ -8,6 +8,7 @@
  */
 #include "tokens/tokenizer.h"
 
+#include "base/array.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/utf8.h"
@@ -186,13 +187,9 @@ enum heed_status ids_append(struct heed_ids *out, const int *id, size_t n, struc
 {
     static_assert(sizeof(int) == sizeof(int32_t), "ids are copied as they are");
     if (n == 0) return HEED_OK;
-    if (out->cap - out->n < n) {
-        size_t cap = 2 * (out->n + n);
-        void *v = realloc(out->v, cap * sizeof *out->v);
-        if (!v) return error_memory(err, cap * sizeof *out->v, "the ids of a text");
-        out->v = static_cast<int32_t *>(v);
-        out->cap = cap;
-    }
+    enum heed_status st =
+        array_reserve(&out->v, &out->cap, out->n + n, sizeof *out->v, "the ids of a text", err);
+    if (st) return st;
     memcpy(out->v + out->n, id, n * sizeof *id);
     out->n += n;
     return HEED_OK;
