@@ -20,7 +20,7 @@
 #include "bench.h"
 #include "cli/waiting.h"
 #include "corpus/batch.h"
-#include "model/transformer.h"
+#include "model/run.h"
 #include "train/optimizer.h"
 
 struct work {

@@ -38,7 +38,7 @@ static inline float *golden_gather(struct parameters *p, const struct safetensor
                                    const char *prefix)
 {
     struct parameter list[GOLDEN_TENSORS];
-    int tensors = parameters_list(p, list, GOLDEN_TENSORS);
+    int tensors = parameters_list(&p->config, list, GOLDEN_TENSORS);
     assert_true(tensors <= GOLDEN_TENSORS);
     float *flat = malloc(p->n * sizeof *flat);
     assert_non_null(flat);

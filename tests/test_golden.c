@@ -79,7 +79,7 @@ static void golden_open(struct golden *g, const struct setup *setup)
     for (int i = 0; i < BATCHES; i++) batch_read(&g->batch[i], g->model, i);
     toy_open(&g->toy, setup->device, &golden_config, *setup->precision, true);
     struct parameters *p = g->toy.p;
-    g->tensors = parameters_list(p, g->list, GOLDEN_TENSORS);
+    g->tensors = parameters_list(&p->config, g->list, GOLDEN_TENSORS);
     float *initial = golden_gather(p, g->model, "");
     golden_set(p, initial);
     free(initial);

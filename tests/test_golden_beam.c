@@ -109,7 +109,7 @@ static void parameters_read(struct golden *g)
 {
     struct parameters *p = g->toy.p;
     struct parameter list[GOLDEN_TENSORS];
-    int tensors = parameters_list(p, list, GOLDEN_TENSORS), changed = 0;
+    int tensors = parameters_list(&p->config, list, GOLDEN_TENSORS), changed = 0;
     struct safetensors *model = golden_file("tests/golden/model.safetensors");
     float *flat = golden_gather(p, model, "");
     for (int i = 0; i < tensors; i++) {

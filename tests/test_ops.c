@@ -71,7 +71,7 @@ static void call_linear(struct backend *be, const struct trial *t, const struct 
 
 static void plan_linear_bwd(struct trial *t)
 {
-    enum role dx = t->flags & BETA ? ADD : OUT;
+    enum access dx = t->flags & BETA ? ADD : OUT;
     t->flags &NODX ? absent(t) : act(t, dx, "dx", t->rows, t->cols, t->act);
     t->flags &BIAS ? par(t, ADD, "db", 1, t->cols, TYPE_F32), sums_rows(t, 0) : absent(t);
     par(t, ADD, "dw", t->out, t->cols, TYPE_F32);
@@ -144,7 +144,7 @@ static struct attention attention_of(const struct trial *t, const struct mat *m,
     return a;
 }
 
-static void plan_attention(struct trial *t, enum role role, bool share)
+static void plan_attention(struct trial *t, enum access role, bool share)
 {
     int keys = plan_seqs(t, share), dk = t->cols * t->out;
     int dv = t->rows == 16 ? (t->cols + 3) * t->out : dk;

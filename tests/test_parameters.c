@@ -55,7 +55,7 @@ static float *initial(uint64_t seed, struct parameter *list, int *n)
     struct heed_error err;
     struct parameters *p = make(seed);
     struct backend *be = p->be;
-    *n = parameters_list(p, list, TENSORS);
+    *n = parameters_list(&p->config, list, TENSORS);
     assert_in_range(*n, 1, TENSORS);
     float *values = malloc(p->n * sizeof *values);
     be->op->download(be, values, p->master.p, p->n * sizeof *values);
@@ -217,13 +217,14 @@ static void check_packed(struct backend *be, struct mat got, struct mat want)
 static void check_weights(const struct parameters *got, const struct weights *want)
 {
     const struct weights *w = &got->w;
-    check_packed(got->be, w->embed, want->embed);
+    check_packed(got->be, w->embed.table, want->embed.table);
     check_packed(got->be, mat_stack(w->encoder[0].self.q, 3),
                  mat_stack(want->encoder[0].self.q, 3));
     check_packed(got->be, w->decoder[0].cross.out, want->decoder[0].cross.out);
     check_packed(got->be, w->decoder[0].ff.w1, want->decoder[0].ff.w1);
     check_packed(got->be, w->decoder[0].ff.w2, want->decoder[0].ff.w2);
-    assert_memory_equal(w->decoder[0].ff.norm_g.p, want->decoder[0].ff.norm_g.p, D * sizeof(float));
+    assert_memory_equal(w->decoder[0].ff.norm.gain.p, want->decoder[0].ff.norm.gain.p,
+                        D * sizeof(float));
 }
 
 /* Every type on every backend; int8 on a CPU is read where it lies in the file. */
@@ -237,7 +238,7 @@ static void test_int8_file(void **state)
                                           TYPE_PACKED_I8};
         enum type type = types[i / 2], got = type == TYPE_F32 ? TYPE_PACKED_I8 : type;
         struct parameters *p = open_packed(i % 2 ? f.ref : f.cpu, type, f.i8);
-        assert_int_equal(p->w.embed.type, got);
+        assert_int_equal(p->w.embed.table.type, got);
         assert_int_equal(p->file != NULL, p->be == f.cpu && got == TYPE_PACKED_I8);
         check_weights(p, &f.p->w);
         parameters_free(p);
@@ -287,7 +288,7 @@ static void test_int8_unaligned(void **state)
     assert_int_equal(file_write(f.i8, parts, 4, &err), HEED_OK);
     free(data);
     struct parameters *p = open_packed(f.cpu, TYPE_PACKED_I8, f.i8);
-    assert_int_equal((uintptr_t)p->w.embed.p % 64, 0);
+    assert_int_equal((uintptr_t)p->w.embed.table.p % 64, 0);
     check_weights(p, &f.p->w);
     parameters_free(p);
     files_close(&f);

@@ -12,7 +12,7 @@
 
 #include "base/packed.h"
 #include "base/random.h"
-#include "model/transformer.h"
+#include "model/run.h"
 
 static const struct heed_config toy_config = {.d_model = 8,
                                               .d_ff = 12,

@@ -47,12 +47,12 @@ enum flag {
 };
 
 enum fate { STAYS, SLACK, RESULT };
-enum role { IN, OUT, ADD }; /* read; written; read and written */
+enum access { IN, OUT, ADD }; /* read; written; read and written */
 enum { SLOTS = 12, INTS = 2048, GUARD = 64 };
 
 struct slot {
     const char *name; /* NULL: an absent matrix */
-    enum role role;
+    enum access role;
     bool ints;                 /* int32 in truth: equal or not */
     const struct slot *sum_of; /* rows, as they are stored; NULL: it is no such sum */
     size_t at;                 /* of dev in the picture */
@@ -153,7 +153,7 @@ static void set_fate(struct trial *t, struct slot *s, int padded)
                ((padded - s->dev.rows) * ld - (ld - s->dev.cols)) * size);
 }
 
-static void slot_add(struct trial *t, enum role role, const char *name, int rows, int cols,
+static void slot_add(struct trial *t, enum access role, const char *name, int rows, int cols,
                      enum type type, bool activation, double low, double high)
 {
     assert_true(t->slots < SLOTS);
@@ -174,14 +174,14 @@ static void slot_add(struct trial *t, enum role role, const char *name, int rows
 }
 
 /* An activation: rows padded, perhaps a view. */
-static void act(struct trial *t, enum role role, const char *name, int rows, int cols,
+static void act(struct trial *t, enum access role, const char *name, int rows, int cols,
                 enum type type)
 {
     slot_add(t, role, name, rows, cols, type, true, -1, 1);
 }
 
 /* A parameter, a gradient of one, or anything else with exactly its rows. */
-static void par(struct trial *t, enum role role, const char *name, int rows, int cols,
+static void par(struct trial *t, enum access role, const char *name, int rows, int cols,
                 enum type type)
 {
     slot_add(t, role, name, rows, cols, type, false, -1, 1);

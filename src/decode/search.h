@@ -8,7 +8,7 @@
 #ifndef HEED_DECODE_SEARCH_H
 #define HEED_DECODE_SEARCH_H
 #include "decode/beam.h"
-#include "model/transformer.h"
+#include "model/run.h"
 
 struct search;
 

@@ -6,6 +6,8 @@
 #include "heed.h"
 #include "ops/ops.h"
 
+enum { LAYERS_MAX = 128 }; /* of each stack */
+
 /* One sentence for the first thing that makes no sense: sizes below 1 or absurd, d_model odd or
  * not divisible by heads, heads too wide, rates outside [0, 1). */
 enum heed_status config_check(const struct heed_config *c, struct heed_error *err);

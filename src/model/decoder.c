@@ -1,116 +1,88 @@
 /*
- * decoder.c - the decoder stack: masked self-attention, attention over the memory, feed-forward, N
- * times (paper 3.1).
- *
- * Training sees a whole target at once; translation one position, with the keys and values of
- * earlier positions in a cache. The only difference is where self-attention finds its keys.
+ * decoder.c - see decoder.h.
  */
-#include "model/layers.h"
+#include "model/decoder.h"
 
-static const struct mat none;
-static const struct activation identity;
-
-static struct mat layer_input(const struct run *r, int layer, int rows)
+void decoder_walk(struct walk *k, struct decoder_weights *w, const struct heed_config *c)
 {
-    return mat_rows(layer ? r->decoder[layer - 1].ff.y : r->embed_tgt, 0, rows);
-}
-
-void decoder_memory(struct run *r)
-{
-    int rows = r->memory.rows;
-    bool narrow = r->p->precision.keys != r->p->precision.act;
-    /* the encoder is done with what it projected last */
-    struct mat wide =
-        mat_cols(mat_rows(r->encoder[0].self.qkv, 0, rows), 0, 2 * r->p->config.d_model);
-    for (int l = 0; l < r->p->config.decoder_layers; l++) {
-        struct mat kv = mat_rows(r->decoder[l].cross.kv, 0, rows);
-        r->be->op->linear(r->be, narrow ? wide : kv, r->memory,
-                          mat_stack(r->p->w.decoder[l].cross.k, 2), none, identity);
-        if (narrow) r->be->op->cast(r->be, kv, wide);
+    struct decoder_weights unused;
+    for (int l = 0; l < c->decoder_layers; l++) {
+        struct decoder_weights *layer = w ? &w[l] : &unused;
+        walk_enter(k, "decoder.layers.%d.self_attn.", l);
+        attention_walk(k, &layer->self, c);
+        walk_enter(k, "decoder.layers.%d.cross_attn.", l);
+        attention_walk(k, &layer->cross, c);
+        walk_enter(k, "decoder.layers.%d.ff.", l);
+        feed_forward_walk(k, &layer->ff, c);
     }
 }
 
-/* Projects the rows and returns k and v side by side: of the rows, or the cache with them put in.
- */
-static struct mat self_keys(struct run *r, const struct pass *p, int layer, struct mat x)
+void decoder_layout(struct decoder_acts *a, struct layout *l, int rows, int memory_rows)
 {
-    int d = r->p->config.d_model;
-    struct mat qkv = mat_rows(r->decoder[layer].self.qkv, 0, p->rows), kv = mat_cols(qkv, d, 2 * d);
-    r->be->op->linear(r->be, qkv, x, mat_stack(r->p->w.decoder[layer].self.q, 3), none, identity);
-    if (!p->cache) return kv;
-    r->be->op->cache_put(r->be, p->cache->layer[layer], kv, p->cache_at);
-    return p->cache->layer[layer];
-}
-
-struct mat decoder_forward(struct run *r, const struct pass *p)
-{
-    int d = r->p->config.d_model, rows = p->rows;
-    for (int l = 0; l < r->p->config.decoder_layers; l++) {
-        const struct decoder_weights *w = &r->p->w.decoder[l];
-        struct decoder_acts *a = &r->decoder[l];
-        int at = decoder_layer(r, l);
-        struct mat x = layer_input(r, l, rows), kv = self_keys(r, p, l, x);
-        attention_forward(r, &w->self, &a->self, x, mat_cols(kv, 0, d), mat_cols(kv, d, d),
-                          &p->self, site_at(at, SITE_SELF_WEIGHTS));
-        x = mat_rows(a->self.y, 0, rows);
-        kv = mat_rows(a->cross.kv, 0, r->memory.rows);
-        r->be->op->linear(r->be, mat_rows(a->cross.q, 0, rows), x, w->cross.q, none, identity);
-        attention_forward(r, &w->cross, &a->cross, x, mat_cols(kv, 0, d), mat_cols(kv, d, d),
-                          &p->cross, site_at(at, SITE_CROSS_WEIGHTS));
-        ff_forward(r, &w->ff, &a->ff, mat_rows(a->cross.y, 0, rows), at);
+    for (int i = 0; i < l->config->decoder_layers; i++) {
+        if (i && !l->keep) {
+            a[i] = a[0];
+        } else {
+            self_attention_layout(&a[i].self, l, rows);
+            cross_attention_layout(&a[i].cross, l, rows);
+            feed_forward_layout(&a[i].ff, l, rows);
+        }
+        memory_keys_layout(&a[i].cross, l, memory_rows);
     }
-    return layer_input(r, r->p->config.decoder_layers, rows);
 }
 
-/* dx of the cross-attention of one layer; its part of the memory's gradient is added to dmem. */
-static void cross_backward(struct run *r, const struct pass *p, int layer, struct mat dx,
-                           struct mat dy)
+void decoder_bind(struct decoder_acts *a, const struct heed_config *c, int rows)
 {
-    const struct ops *op = r->be->op;
-    const struct attention_weights *w = &r->p->w.decoder[layer].cross,
-                                   *g = &r->g.decoder[layer].cross;
-    const struct decoder_acts *a = &r->decoder[layer];
-    int d = r->p->config.d_model, rows = p->rows, rows_src = r->memory.rows;
-    bool last = layer == r->p->config.decoder_layers - 1;
-    struct mat kv = mat_rows(a->cross.kv, 0, rows_src), dkv = mat_rows(r->s.dkv, 0, rows_src);
-    struct mat dq = mat_make(r->s.dqkv.p, rows, d, r->s.dqkv.type);
-    attention_backward(r, w, g, &a->cross, dx, dq, mat_cols(dkv, 0, d), mat_cols(dkv, d, d), dy,
-                       mat_cols(kv, 0, d), mat_cols(kv, d, d), &p->cross,
-                       site_at(decoder_layer(r, layer), SITE_CROSS_WEIGHTS));
-    op->linear_bwd(r->be, dx, 1, none, g->q, dq, mat_rows(a->self.y, 0, rows), w->q, identity);
-    op->linear_bwd(r->be, mat_rows(r->s.dmem, 0, rows_src), last ? 0 : 1, none, mat_stack(g->k, 2),
-                   dkv, r->memory, mat_stack(w->k, 2), identity);
-}
-
-static void self_backward(struct run *r, const struct pass *p, int layer, struct mat dx,
-                          struct mat dy)
-{
-    const struct attention_weights *w = &r->p->w.decoder[layer].self,
-                                   *g = &r->g.decoder[layer].self;
-    const struct attention_acts *a = &r->decoder[layer].self;
-    int d = r->p->config.d_model, rows = p->rows;
-    struct mat qkv = mat_rows(a->qkv, 0, rows), dqkv = mat_rows(r->s.dqkv, 0, rows);
-    attention_backward(r, w, g, a, dx, mat_cols(dqkv, 0, d), mat_cols(dqkv, d, d),
-                       mat_cols(dqkv, 2 * d, d), dy, mat_cols(qkv, d, d), mat_cols(qkv, 2 * d, d),
-                       &p->self, site_at(decoder_layer(r, layer), SITE_SELF_WEIGHTS));
-    r->be->op->linear_bwd(r->be, dx, 1, none, mat_stack(g->q, 3), dqkv, layer_input(r, layer, rows),
-                          mat_stack(w->q, 3), identity);
-}
-
-void decoder_backward(struct run *r, const struct pass *p, struct mat dy)
-{
-    int rows = p->rows;
-    struct mat above = dy, below = mat_rows(r->s.d[1], 0, rows);
-    for (int l = r->p->config.decoder_layers - 1; l >= 0; l--) {
-        const struct decoder_acts *a = &r->decoder[l];
-        ff_backward(r, &r->p->w.decoder[l].ff, &r->g.decoder[l].ff, &a->ff, below, above,
-                    mat_rows(a->cross.y, 0, rows), decoder_layer(r, l));
-        cross_backward(r, p, l, above, below);
-        self_backward(r, p, l, below, above);
-        struct mat swap = above;
-        above = below;
-        below = swap;
+    for (int i = 0; i < c->decoder_layers; i++) {
+        self_attention_bind(&a[i].self, rows);
+        cross_attention_bind(&a[i].cross, rows);
+        feed_forward_bind(&a[i].ff, rows);
     }
-    r->be->op->embed_bwd(r->be, r->g.embed, r->batch.tgt_in, above,
-                         drop_at(r, r->p->config.dropout, SITE_EMBED_TGT));
+}
+
+void decoder_bind_memory(struct decoder_acts *a, const struct heed_config *c, int memory_rows)
+{
+    for (int i = 0; i < c->decoder_layers; i++) memory_keys_bind(&a[i].cross, memory_rows);
+}
+
+void decoder_memory(const struct pass *p, const struct decoder_weights *w,
+                    const struct decoder_acts *a, struct mat memory, struct mat wide)
+{
+    for (int l = 0; l < p->config->decoder_layers; l++)
+        memory_keys(p, &w[l].cross, &a[l].cross, memory, wide);
+}
+
+struct mat decoder_forward(const struct pass *p, const struct decoder_weights *w,
+                           const struct decoder_acts *a, struct mat x, const struct decoder_view *v)
+{
+    const struct heed_config *c = p->config;
+    for (int l = 0; l < c->decoder_layers; l++) {
+        struct kv_cache cache = {v->cache ? v->cache->layer[l] : (struct mat){0}, v->cache_at};
+        x = self_attention(p, &w[l].self, &a[l].self, x, &v->self, v->cache ? &cache : NULL,
+                           decoder_site(c, l, SITE_SELF));
+        x = cross_attention(p, &w[l].cross, &a[l].cross, x, &v->cross,
+                            decoder_site(c, l, SITE_CROSS));
+        x = feed_forward(p, &w[l].ff, &a[l].ff, x, decoder_site(c, l, SITE_FEED_FORWARD));
+    }
+    return x;
+}
+
+struct mat decoder_backward(const struct pass *p, const struct decoder_weights *w,
+                            const struct decoder_weights *g, const struct decoder_acts *a,
+                            struct mat dmemory, struct mat dy, struct mat x, struct mat memory,
+                            const struct decoder_view *v)
+{
+    const struct heed_config *c = p->config;
+    int last = c->decoder_layers - 1;
+    for (int l = last; l >= 0; l--) {
+        struct mat below = l ? a[l - 1].ff.y : x;
+        dy = feed_forward_backward(p, &w[l].ff, &g[l].ff, &a[l].ff, dy, a[l].cross.y,
+                                   decoder_site(c, l, SITE_FEED_FORWARD));
+        dy = cross_attention_backward(p, &w[l].cross, &g[l].cross, &a[l].cross, dmemory,
+                                      l == last ? 0 : 1, dy, a[l].self.y, memory, &v->cross,
+                                      decoder_site(c, l, SITE_CROSS));
+        dy = self_attention_backward(p, &w[l].self, &g[l].self, &a[l].self, dy, below, &v->self,
+                                     decoder_site(c, l, SITE_SELF));
+    }
+    return dy;
 }

@@ -1,48 +1,60 @@
 /*
- * encoder.c - the encoder stack: self-attention and feed-forward, N times (paper 3.1).
+ * encoder.c - see encoder.h.
  */
-#include "model/layers.h"
+#include "model/encoder.h"
 
-static const struct mat none;
-static const struct activation identity;
-
-static struct mat layer_input(const struct run *r, int layer, int rows)
+void encoder_walk(struct walk *k, struct encoder_weights *w, const struct heed_config *c)
 {
-    return mat_rows(layer ? r->encoder[layer - 1].ff.y : r->embed_src, 0, rows);
+    struct encoder_weights unused;
+    for (int l = 0; l < c->encoder_layers; l++) {
+        struct encoder_weights *layer = w ? &w[l] : &unused;
+        walk_enter(k, "encoder.layers.%d.self_attn.", l);
+        attention_walk(k, &layer->self, c);
+        walk_enter(k, "encoder.layers.%d.ff.", l);
+        feed_forward_walk(k, &layer->ff, c);
+    }
 }
 
-void encoder_forward(struct run *r, const struct pass *p)
+void encoder_layout(struct encoder_acts *a, struct layout *l, int rows)
 {
-    int d = r->p->config.d_model, layers = r->p->config.encoder_layers;
-    for (int l = 0; l < layers; l++) {
-        const struct encoder_weights *w = &r->p->w.encoder[l];
-        struct encoder_acts *a = &r->encoder[l];
-        struct mat x = layer_input(r, l, p->rows), qkv = mat_rows(a->self.qkv, 0, p->rows);
-        r->be->op->linear(r->be, qkv, x, mat_stack(w->self.q, 3), none, identity);
-        attention_forward(r, &w->self, &a->self, x, mat_cols(qkv, d, d), mat_cols(qkv, 2 * d, d),
-                          &p->self, site_at(l, SITE_SELF_WEIGHTS));
-        ff_forward(r, &w->ff, &a->ff, mat_rows(a->self.y, 0, p->rows), l);
+    for (int i = 0; i < l->config->encoder_layers; i++) {
+        if (i && !l->keep) {
+            a[i] = a[0];
+            continue;
+        }
+        self_attention_layout(&a[i].self, l, rows);
+        feed_forward_layout(&a[i].ff, l, rows);
     }
-    r->memory = layer_input(r, layers, p->rows);
 }
 
-void encoder_backward(struct run *r, const struct pass *p, struct mat dy)
+void encoder_bind(struct encoder_acts *a, const struct heed_config *c, int rows)
 {
-    int d = r->p->config.d_model, rows = p->rows;
-    struct mat dqkv = mat_rows(r->s.dqkv, 0, rows);
-    struct mat above = dy, below = mat_rows(r->s.d[0], 0, rows);
-    for (int l = r->p->config.encoder_layers - 1; l >= 0; l--) {
-        const struct encoder_weights *w = &r->p->w.encoder[l], *g = &r->g.encoder[l];
-        const struct encoder_acts *a = &r->encoder[l];
-        struct mat qkv = mat_rows(a->self.qkv, 0, rows);
-        ff_backward(r, &w->ff, &g->ff, &a->ff, below, above, mat_rows(a->self.y, 0, rows), l);
-        attention_backward(r, &w->self, &g->self, &a->self, above, mat_cols(dqkv, 0, d),
-                           mat_cols(dqkv, d, d), mat_cols(dqkv, 2 * d, d), below,
-                           mat_cols(qkv, d, d), mat_cols(qkv, 2 * d, d), &p->self,
-                           site_at(l, SITE_SELF_WEIGHTS));
-        r->be->op->linear_bwd(r->be, above, 1, none, mat_stack(g->self.q, 3), dqkv,
-                              layer_input(r, l, rows), mat_stack(w->self.q, 3), identity);
+    for (int i = 0; i < c->encoder_layers; i++) {
+        self_attention_bind(&a[i].self, rows);
+        feed_forward_bind(&a[i].ff, rows);
     }
-    r->be->op->embed_bwd(r->be, r->g.embed, r->batch.src, above,
-                         drop_at(r, r->p->config.dropout, SITE_EMBED_SRC));
+}
+
+struct mat encoder_forward(const struct pass *p, const struct encoder_weights *w,
+                           const struct encoder_acts *a, struct mat x, const struct seqs *seqs)
+{
+    for (int l = 0; l < p->config->encoder_layers; l++) {
+        x = self_attention(p, &w[l].self, &a[l].self, x, seqs, NULL, encoder_site(l, SITE_SELF));
+        x = feed_forward(p, &w[l].ff, &a[l].ff, x, encoder_site(l, SITE_FEED_FORWARD));
+    }
+    return x;
+}
+
+struct mat encoder_backward(const struct pass *p, const struct encoder_weights *w,
+                            const struct encoder_weights *g, const struct encoder_acts *a,
+                            struct mat dy, struct mat x, const struct seqs *seqs)
+{
+    for (int l = p->config->encoder_layers - 1; l >= 0; l--) {
+        struct mat below = l ? a[l - 1].ff.y : x;
+        dy = feed_forward_backward(p, &w[l].ff, &g[l].ff, &a[l].ff, dy, a[l].self.y,
+                                   encoder_site(l, SITE_FEED_FORWARD));
+        dy = self_attention_backward(p, &w[l].self, &g[l].self, &a[l].self, dy, below, seqs,
+                                     encoder_site(l, SITE_SELF));
+    }
+    return dy;
 }

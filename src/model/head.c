@@ -1,15 +1,9 @@
 /*
- * head.c - the output layer and the loss (paper 3.4, 5.4).
- *
- * Logits [T,V] would be the largest matrix of all, so they exist for one chunk of rows at a time:
- * product, cross-entropy, and both products of the gradient, then the next chunk.
+ * head.c - see head.h.
  */
-#include "model/layers.h"
+#include "model/head.h"
 
-static const struct mat none;
-static const struct activation identity;
-
-/* Each pass over the [V,D] gradient must be worth it, whatever the device likes best. */
+/* Each pass over the [V,D] gradient must be worth it, whatever chunk the device prefers. */
 enum { CHUNK_MIN = 128 };
 
 int head_chunk(const struct ops *op, const struct heed_config *c)
@@ -18,19 +12,34 @@ int head_chunk(const struct ops *op, const struct heed_config *c)
     return rows < CHUNK_MIN ? CHUNK_MIN : rows > op->chunk_rows ? op->chunk_rows : rows;
 }
 
-void head_loss(struct run *r, struct mat x, const int32_t *target, float label_smoothing,
-               struct mat dx)
+void head_layout(struct head_acts *a, struct layout *l, const struct ops *op, int rows)
 {
-    const struct ops *op = r->be->op;
-    struct mat e = r->p->w.embed;
-    for (int row = 0; row < x.rows; row += r->s.logits.rows) {
-        int n = x.rows - row < r->s.logits.rows ? x.rows - row : r->s.logits.rows;
-        struct mat part = mat_rows(x, row, n), logits = mat_rows(r->s.logits, 0, n);
-        op->linear(r->be, logits, part, e, none, identity);
-        op->xent(r->be, logits, target + row, label_smoothing, dx.p != NULL,
-                 mat_rows(r->s.loss, row, n));
+    int chunk = head_chunk(op, l->config);
+    a->logits = layout_take(l, chunk < rows ? chunk : layout_padded(rows), l->config->vocab_size,
+                            l->precision.act);
+    a->loss = layout_take(l, rows, 2, l->precision.master);
+}
+
+bool head_next(const struct pass *p, const struct embedding_weights *w, const struct head_acts *a,
+               struct mat x, struct chunk *c)
+{
+    c->row += c->logits.rows;
+    int left = x.rows - c->row, n = left < a->logits.rows ? left : a->logits.rows;
+    if (left <= 0) return false;
+    c->x = mat_rows(x, c->row, n);
+    c->logits = mat_top(a->logits, n);
+    linear(p, c->logits, c->x, w->table);
+    return true;
+}
+
+void head_loss(const struct pass *p, const struct embedding_weights *w,
+               const struct embedding_weights *g, const struct head_acts *a, struct mat dx,
+               struct mat x, const int32_t *target, float label_smoothing)
+{
+    for (struct chunk c = {0}; head_next(p, w, a, x, &c);) {
+        struct mat loss = mat_rows(a->loss, c.row, c.x.rows);
+        p->be->op->xent(p->be, c.logits, target + c.row, label_smoothing, dx.p != NULL, loss);
         if (dx.p)
-            op->linear_bwd(r->be, mat_rows(dx, row, n), 0, none, r->g.embed, logits, part, e,
-                           identity);
+            linear_backward(p, mat_rows(dx, c.row, c.x.rows), 0, g->table, c.logits, c.x, w->table);
     }
 }

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "model/walk.h"
+#include "model/position.h"
 
 const struct precision precision_f32 = {TYPE_F32, TYPE_F32, TYPE_F32, TYPE_F32};
 const struct precision precision_bf16 = {TYPE_BF16, TYPE_BF16, TYPE_F32, TYPE_BF16};
@@ -19,56 +19,12 @@ const struct precision precision_f64 = {TYPE_F64, TYPE_F64, TYPE_F64, TYPE_F64};
 
 /* ---- the walk ---- */
 
-static void walk_tensor(struct walk *k, const char *name, enum role role, struct mat *slot,
-                        int rows, int cols)
-{
-    char full[sizeof((struct parameter *)0)->name];
-    snprintf(full, sizeof full, "%s%s", k->prefix, name);
-    k->visit(k, full, role, slot, rows, cols);
-    k->at += (size_t)rows * cols;
-    k->index++;
-}
-
-static void walk_attention(struct walk *k, const char *prefix, struct attention_weights *w, int d)
-{
-    snprintf(k->prefix, sizeof k->prefix, "%s", prefix);
-    walk_tensor(k, "q_proj.weight", ROLE_PROJECTION, &w->q, d, d);
-    walk_tensor(k, "k_proj.weight", ROLE_PROJECTION, &w->k, d, d);
-    walk_tensor(k, "v_proj.weight", ROLE_PROJECTION, &w->v, d, d);
-    walk_tensor(k, "out_proj.weight", ROLE_MATRIX, &w->out, d, d);
-    walk_tensor(k, "norm.weight", ROLE_GAIN, &w->norm_g, 1, d);
-    walk_tensor(k, "norm.bias", ROLE_BIAS, &w->norm_b, 1, d);
-}
-
-static void walk_ff(struct walk *k, const char *prefix, struct ff_weights *w, int d, int f)
-{
-    snprintf(k->prefix, sizeof k->prefix, "%s", prefix);
-    walk_tensor(k, "fc1.weight", ROLE_MATRIX, &w->w1, f, d);
-    walk_tensor(k, "fc1.bias", ROLE_BIAS, &w->b1, 1, f);
-    walk_tensor(k, "fc2.weight", ROLE_MATRIX, &w->w2, d, f);
-    walk_tensor(k, "fc2.bias", ROLE_BIAS, &w->b2, 1, d);
-    walk_tensor(k, "norm.weight", ROLE_GAIN, &w->norm_g, 1, d);
-    walk_tensor(k, "norm.bias", ROLE_BIAS, &w->norm_b, 1, d);
-}
-
 void walk_weights(struct walk *k, struct weights *w, const struct heed_config *c)
 {
-    char prefix[40];
-    walk_tensor(k, "embed.weight", ROLE_EMBEDDING, &w->embed, c->vocab_size, c->d_model);
-    for (int l = 0; l < c->encoder_layers; l++) {
-        snprintf(prefix, sizeof prefix, "encoder.layers.%d.self_attn.", l);
-        walk_attention(k, prefix, &w->encoder[l].self, c->d_model);
-        snprintf(prefix, sizeof prefix, "encoder.layers.%d.ff.", l);
-        walk_ff(k, prefix, &w->encoder[l].ff, c->d_model, c->d_ff);
-    }
-    for (int l = 0; l < c->decoder_layers; l++) {
-        snprintf(prefix, sizeof prefix, "decoder.layers.%d.self_attn.", l);
-        walk_attention(k, prefix, &w->decoder[l].self, c->d_model);
-        snprintf(prefix, sizeof prefix, "decoder.layers.%d.cross_attn.", l);
-        walk_attention(k, prefix, &w->decoder[l].cross, c->d_model);
-        snprintf(prefix, sizeof prefix, "decoder.layers.%d.ff.", l);
-        walk_ff(k, prefix, &w->decoder[l].ff, c->d_model, c->d_ff);
-    }
+    struct embedding_weights unused;
+    embedding_walk(k, w ? &w->embed : &unused, c);
+    encoder_walk(k, w ? w->encoder : NULL, c);
+    decoder_walk(k, w ? w->decoder : NULL, c);
 }
 
 /* ---- binding ---- */
@@ -118,19 +74,24 @@ static void list_visit(struct walk *k, const char *name, enum role role, struct 
     p->at = k->at;
 }
 
-int parameters_list(struct parameters *p, struct parameter *list, int max)
+int parameters_list(const struct heed_config *c, struct parameter *list, int max)
 {
     struct listing l = {{.visit = list_visit}, list, max};
-    walk_weights(&l.walk, &p->w, &p->config);
+    walk_weights(&l.walk, NULL, c);
     return l.walk.index;
+}
+
+static void count_visit(struct walk *k, const char *name, enum role role, struct mat *slot,
+                        int rows, int cols)
+{
+    (void)k, (void)name, (void)role, (void)slot, (void)rows, (void)cols; /* the walk counts */
 }
 
 size_t parameters_count(const struct heed_config *c)
 {
-    size_t d = c->d_model, f = c->d_ff;
-    size_t attention = 4 * d * d + 2 * d, ff = 2 * d * f + f + 3 * d;
-    return c->vocab_size * d + c->encoder_layers * (attention + ff) +
-           c->decoder_layers * (2 * attention + ff);
+    struct walk k = {.visit = count_visit};
+    walk_weights(&k, NULL, c);
+    return k.at;
 }
 
 /* ---- initial values ---- */
@@ -202,26 +163,6 @@ enum heed_status parameters_init(struct parameters *p, uint64_t seed, struct hee
     return status;
 }
 
-/* PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos of the same: paper 3.5 */
-static enum heed_status fill_position(struct parameters *p, struct heed_error *err)
-{
-    int rows = p->config.max_length, d = p->config.d_model;
-    size_t bytes = (size_t)rows * d * type_size(p->precision.master);
-    char *host = malloc(bytes);
-    if (!host) return error_memory(err, bytes, "the table of positions");
-    for (int c = 0; c < d; c++) {
-        double length = pow(10000, (double)(c & ~1) / d);
-        for (int pos = 0; pos < rows; pos++) {
-            double angle = pos / length;
-            put(host, (size_t)pos * d + c, c & 1 ? cos(angle) : sin(angle), p->precision.master);
-        }
-    }
-    p->be->op->upload(p->be, p->position.p, host, bytes);
-    enum heed_status status = p->be->op->sync(p->be, err);
-    free(host);
-    return status;
-}
-
 /* ---- life ---- */
 
 static enum heed_status take(struct parameters *p, struct mat *m, int rows, int cols,
@@ -246,13 +187,6 @@ static struct parameters *parameters_new(struct backend *be, const struct heed_c
     return p;
 }
 
-static enum heed_status position_open(struct parameters *p, struct heed_error *err)
-{
-    enum heed_status s =
-        take(p, &p->position, p->config.max_length, p->config.d_model, p->precision.master, err);
-    return s ? s : fill_position(p, err);
-}
-
 enum heed_status parameters_open(struct parameters **out, struct backend *be,
                                  const struct heed_config *c, struct precision precision,
                                  struct heed_error *err)
@@ -262,7 +196,7 @@ enum heed_status parameters_open(struct parameters **out, struct backend *be,
     bool copy = precision.matrix != precision.master;
     enum heed_status s = take(p, &p->master, 1, (int)p->n, precision.master, err);
     if (!s && copy) s = take(p, &p->copy, 1, (int)p->n, precision.matrix, err);
-    if (!s) s = position_open(p, err);
+    if (!s) s = position_open(&p->position, be, c, p->precision.master, err);
     if (s) {
         parameters_free(p);
         return s;
@@ -339,7 +273,7 @@ enum heed_status parameters_open_packed(struct parameters **out, struct backend 
     struct parameters *p = parameters_new(be, c, precision, err);
     if (!p) return HEED_ENOMEM;
     enum heed_status s = take(p, &p->master, 1, (int)packing_bind(p).vectors, TYPE_F32, err);
-    if (!s) s = position_open(p, err);
+    if (!s) s = position_open(&p->position, be, c, p->precision.master, err);
     if (s) {
         parameters_free(p);
         return s;

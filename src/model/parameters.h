@@ -8,56 +8,18 @@
  */
 #ifndef HEED_MODEL_PARAMETERS_H
 #define HEED_MODEL_PARAMETERS_H
-#include "ops/ops.h"
-
-/* q, k and v lie one after another in memory, so that one product computes all three (paper
- * 3.2.2): see mat_stack. All [D,D]; norm g, b [1,D]. */
-struct attention_weights {
-    struct mat q, k, v, out;
-    struct mat norm_g, norm_b;
-};
-
-struct ff_weights {
-    struct mat w1, b1; /* [F,D], [1,F] */
-    struct mat w2, b2; /* [D,F], [1,D] */
-    struct mat norm_g, norm_b;
-};
-
-struct encoder_weights {
-    struct attention_weights self;
-    struct ff_weights ff;
-};
-
-struct decoder_weights {
-    struct attention_weights self, cross;
-    struct ff_weights ff;
-};
-
-enum { LAYERS_MAX = 128 };
+#include "model/decoder.h"
+#include "model/embedding.h"
+#include "model/encoder.h"
 
 struct weights {
-    struct mat embed; /* [V,D]: source, target and output, paper 3.4 */
+    struct embedding_weights embed;
     struct encoder_weights encoder[LAYERS_MAX];
     struct decoder_weights decoder[LAYERS_MAX];
 };
 
-/* n matrices of one shape that follow each other in memory, as one */
-static inline struct mat mat_stack(struct mat first, int n)
-{
-    first.rows *= n;
-    return first;
-}
-
-/* The types that differ between precisions. */
-struct precision {
-    enum type act;    /* activations and their gradients */
-    enum type matrix; /* weights as the products read them */
-    enum type master; /* parameters, gradients, moments, statistics */
-    enum type keys;   /* keys and values that translation keeps: most of what a step reads besides
-                       * the weights */
-};
-
-extern const struct precision precision_f32, precision_bf16, precision_f64;
+/* Every tensor in the order of memory and files. w may be NULL for a visitor that uses no slot. */
+void walk_weights(struct walk *k, struct weights *w, const struct heed_config *c);
 
 struct parameters {
     struct backend *be;
@@ -93,6 +55,7 @@ enum heed_status parameters_open_packed(struct parameters **out, struct backend 
                                         struct heed_error *err);
 /* Memory for all packed matrices, one after another in the order of the walk. */
 enum heed_status parameters_alloc_panels(struct parameters *p, struct heed_error *err);
+/* Elements of all tensors together. */
 size_t parameters_count(const struct heed_config *c);
 
 /* Binds w to an array laid out like the master: gradients. */
@@ -107,10 +70,10 @@ void parameters_refresh_copy(struct parameters *p);
 
 /* The tensors in order. Returns how many there are; fills at most max. */
 struct parameter {
-    char name[64];
+    char name[NAME_MAX_BYTES];
     int dims, rows, cols;
     size_t at; /* first element */
 };
-int parameters_list(struct parameters *p, struct parameter *list, int max);
+int parameters_list(const struct heed_config *c, struct parameter *list, int max);
 
 #endif

@@ -1,28 +1,35 @@
 /*
- * walk.h - one walk over the structure of the model: every tensor, in file order.
- *
- * Measuring, binding, naming, initialising and storing parameters are visitors of this walk.
+ * walk.h - a walk over the parameters of the model. Each sub-layer names its tensors, in the order
+ * in which they lie in memory and in files; counting, binding, naming, initialising and storing are
+ * visitors of this walk.
  */
 #ifndef HEED_MODEL_WALK_H
 #define HEED_MODEL_WALK_H
-#include "model/parameters.h"
+#include "ops/ops.h"
 
+/* What a tensor is, which says how it starts. */
 enum role { ROLE_EMBEDDING, ROLE_PROJECTION, ROLE_MATRIX, ROLE_BIAS, ROLE_GAIN };
 
+/* Matrices are what products read; biases and gains are vectors. */
 static inline bool role_is_matrix(enum role role)
 {
     return role <= ROLE_MATRIX;
 }
 
-/* visit is called for every tensor; slot is the tensor's place in the weights being walked. */
+enum { NAME_MAX_BYTES = 64 };
+
 struct walk {
+    /* Called for each tensor; slot is its place in the weights that are walked. */
     void (*visit)(struct walk *k, const char *name, enum role role, struct mat *slot, int rows,
                   int cols);
-    char prefix[40];
-    size_t at; /* elements before this tensor; walk_tensor advances it */
-    int index; /* tensors before this one */
+    char prefix[NAME_MAX_BYTES]; /* of the names of the sub-layer that is walked */
+    size_t at;                   /* elements before this tensor */
+    int index;                   /* tensors before this one */
 };
 
-void walk_weights(struct walk *k, struct weights *w, const struct heed_config *c);
+/* Begins a sub-layer: `format` with `layer` in it is the prefix of its tensors' names. */
+void walk_enter(struct walk *k, const char *format, int layer);
+void walk_tensor(struct walk *k, const char *name, enum role role, struct mat *slot, int rows,
+                 int cols);
 
 #endif

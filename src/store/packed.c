@@ -232,7 +232,7 @@ enum heed_status weights_save_packed(struct parameters *p, const char *path, str
         return error_memory(err, (size_t)n * sizeof *t, "writing parameters");
     }
     const float *vector = p->master.p;
-    t[0] = (struct tensor){.name = PANELS, .type = TYPE_I8, .dims = 1, .data = p->w.embed.p};
+    t[0] = (struct tensor){.name = PANELS, .type = TYPE_I8, .dims = 1, .data = p->w.embed.table.p};
     for (int i = 0; i < n; i++) {
         int rows = list[i].rows, cols = list[i].cols;
         if (list[i].dims == 2) {

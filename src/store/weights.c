@@ -11,12 +11,12 @@
 
 struct parameter *weights_list(struct parameters *p, int *n, struct heed_error *err)
 {
-    *n = parameters_list(p, NULL, 0);
+    *n = parameters_list(&p->config, NULL, 0);
     struct parameter *list = malloc(*n * sizeof *list);
     if (!list)
         error_memory(err, *n * sizeof *list, "the list of parameters");
     else
-        parameters_list(p, list, *n);
+        parameters_list(&p->config, list, *n);
     return list;
 }
 

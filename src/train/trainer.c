@@ -21,7 +21,7 @@
 #include "corpus/batch.h"
 #include "corpus/pairs.h"
 #include "model/config.h"
-#include "model/transformer.h"
+#include "model/run.h"
 #include "ops/engine.h"
 #include "store/directory.h"
 #include "tokens/tokenizer.h"

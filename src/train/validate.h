@@ -4,7 +4,7 @@
  */
 #ifndef HEED_TRAIN_VALIDATE_H
 #define HEED_TRAIN_VALIDATE_H
-#include "model/transformer.h"
+#include "model/run.h"
 
 struct validator;
 

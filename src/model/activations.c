@@ -1,0 +1,33 @@
+/*
+ * activations.c - see activations.h.
+ */
+#include "model/activations.h"
+
+void activations_layout(struct activations *a, struct layout *l, const struct ops *op, int rows_src,
+                        int rows_tgt)
+{
+    int d = l->config->d_model, rows = rows_src > rows_tgt ? rows_src : rows_tgt;
+    a->embed_src = layout_take(l, rows_src, d, l->precision.act);
+    a->embed_tgt = layout_take(l, rows_tgt, d, l->precision.act);
+    encoder_layout(a->encoder, l, rows_src);
+    decoder_layout(a->decoder, l, rows_tgt, rows_src);
+    head_layout(&a->head, l, op, rows_tgt);
+    norm_scratch(&a->scratch, l, rows);
+    attention_scratch(&a->scratch, l, rows, rows_src);
+    feed_forward_scratch(&a->scratch, l, rows);
+    if (l->keep) a->dmemory = layout_take(l, rows_src, d, l->precision.act);
+}
+
+void activations_bind_source(struct activations *a, const struct heed_config *c, int rows)
+{
+    a->embed_src = mat_top(a->embed_src, rows);
+    a->dmemory = mat_top(a->dmemory, rows);
+    encoder_bind(a->encoder, c, rows);
+    decoder_bind_memory(a->decoder, c, rows);
+}
+
+void activations_bind_target(struct activations *a, const struct heed_config *c, int rows)
+{
+    a->embed_tgt = mat_top(a->embed_tgt, rows);
+    decoder_bind(a->decoder, c, rows);
+}

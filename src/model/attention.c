@@ -1,0 +1,200 @@
+/*
+ * attention.c - MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W_O, head_i = softmax(q_i k_iT /
+ * sqrt(d_k)) v_i (paper 3.2). Both kinds of attention differ in where q, k and v come from; what
+ * follows is attend_and_norm, and its gradient norm_and_attend_backward.
+ */
+#include "model/attention.h"
+
+static struct mat left_half(struct mat m)
+{
+    return mat_cols(m, 0, m.cols / 2);
+}
+
+static struct mat right_half(struct mat m)
+{
+    return mat_cols(m, m.cols / 2, m.cols / 2);
+}
+
+/* Keys and values of [.., 3D] queries, keys and values. */
+static struct mat keys_values(struct mat qkv)
+{
+    int d = qkv.cols / 3;
+    return mat_cols(qkv, d, 2 * d);
+}
+
+/* ---- weights and activations ---- */
+
+void attention_walk(struct walk *k, struct attention_weights *w, const struct heed_config *c)
+{
+    int d = c->d_model;
+    walk_tensor(k, "q_proj.weight", ROLE_PROJECTION, &w->q, d, d);
+    walk_tensor(k, "k_proj.weight", ROLE_PROJECTION, &w->k, d, d);
+    walk_tensor(k, "v_proj.weight", ROLE_PROJECTION, &w->v, d, d);
+    walk_tensor(k, "out_proj.weight", ROLE_MATRIX, &w->out, d, d);
+    norm_walk(k, &w->norm, c);
+}
+
+static void output_layout(struct attention_acts *a, struct layout *l, int rows)
+{
+    const struct heed_config *c = l->config;
+    a->o = layout_take(l, rows, c->d_model, l->precision.act);
+    a->lse = layout_take(l, rows, c->heads, l->precision.master);
+    a->y = layout_take(l, rows, c->d_model, l->precision.act);
+    norm_layout(&a->norm, l, rows);
+}
+
+void self_attention_layout(struct attention_acts *a, struct layout *l, int rows)
+{
+    a->qkv = layout_take(l, rows, 3 * l->config->d_model, l->precision.act);
+    output_layout(a, l, rows);
+}
+
+void cross_attention_layout(struct attention_acts *a, struct layout *l, int rows)
+{
+    a->q = layout_take(l, rows, l->config->d_model, l->precision.act);
+    output_layout(a, l, rows);
+}
+
+void memory_keys_layout(struct attention_acts *a, struct layout *l, int memory_rows)
+{
+    a->kv = layout_take(l, memory_rows, 2 * l->config->d_model, l->precision.keys);
+}
+
+void attention_scratch(struct scratch *s, struct layout *l, int rows, int memory_rows)
+{
+    int d = l->config->d_model;
+    if (!l->keep) return;
+    s->dout = layout_take(l, rows, d, l->precision.act);
+    s->dqkv = layout_take(l, rows, 3 * d, l->precision.act);
+    s->dkv = layout_take(l, memory_rows, 2 * d, l->precision.act);
+}
+
+static void output_bind(struct attention_acts *a, int rows)
+{
+    a->o = mat_top(a->o, rows);
+    a->lse = mat_top(a->lse, rows);
+    a->y = mat_top(a->y, rows);
+    norm_bind(&a->norm, rows);
+}
+
+void self_attention_bind(struct attention_acts *a, int rows)
+{
+    a->qkv = mat_top(a->qkv, rows);
+    a->q = mat_cols(a->qkv, 0, a->qkv.cols / 3);
+    a->k = left_half(keys_values(a->qkv));
+    a->v = right_half(keys_values(a->qkv));
+    output_bind(a, rows);
+}
+
+void cross_attention_bind(struct attention_acts *a, int rows)
+{
+    a->q = mat_top(a->q, rows);
+    output_bind(a, rows);
+}
+
+void memory_keys_bind(struct attention_acts *a, int memory_rows)
+{
+    a->kv = mat_top(a->kv, memory_rows);
+    a->k = left_half(a->kv);
+    a->v = right_half(a->kv);
+}
+
+/* ---- what both kinds share ---- */
+
+static struct attention heads_of(const struct pass *p, const struct attention_acts *a, struct mat k,
+                                 struct mat v, const struct seqs *seqs, uint32_t site)
+{
+    return (struct attention){.q = a->q,
+                              .k = k,
+                              .v = v,
+                              .o = a->o,
+                              .lse = a->lse,
+                              .weights = p->watch.site == site ? p->watch.weights : (struct mat){0},
+                              .heads = p->config->heads,
+                              .seqs = *seqs,
+                              .drop = drop_at(p, p->config->attention_dropout, site)};
+}
+
+/* y = norm(x + dropout(heads W_O)) */
+static struct mat attend_and_norm(const struct pass *p, const struct attention_weights *w,
+                                  const struct attention_acts *a, struct mat x, struct mat k,
+                                  struct mat v, const struct seqs *seqs, uint32_t site)
+{
+    struct attention heads = heads_of(p, a, k, v, seqs, site);
+    struct mat r = mat_top(p->scratch->r, x.rows);
+    p->be->op->attend(p->be, &heads);
+    linear(p, r, a->o, w->out);
+    norm_forward(p, &w->norm, &a->norm, a->y, x, r, site + 1);
+    return a->y;
+}
+
+/* Writes dq, dk and dv, and dx with the part that goes past the attention. */
+static void norm_and_attend_backward(const struct pass *p, const struct attention_weights *w,
+                                     const struct attention_weights *g,
+                                     const struct attention_acts *a, struct mat dx, struct mat dq,
+                                     struct mat dkv, struct mat dy, const struct seqs *seqs,
+                                     uint32_t site)
+{
+    struct attention heads = heads_of(p, a, a->k, a->v, seqs, site);
+    struct mat dout = mat_top(p->scratch->dout, dy.rows), no_bias = {0};
+    struct mat dr = norm_backward(p, &w->norm, &g->norm, &a->norm, dx, no_bias, dy, site + 1);
+    linear_backward(p, dout, 0, g->out, dr, a->o, w->out);
+    p->be->op->attend_bwd(p->be, &heads, dq, left_half(dkv), right_half(dkv), dout);
+}
+
+/* ---- self-attention ---- */
+
+struct mat self_attention(const struct pass *p, const struct attention_weights *w,
+                          const struct attention_acts *a, struct mat x, const struct seqs *seqs,
+                          const struct kv_cache *cache, uint32_t site)
+{
+    linear(p, a->qkv, x, mat_stack(w->q, 3));
+    if (!cache) return attend_and_norm(p, w, a, x, a->k, a->v, seqs, site);
+    p->be->op->cache_put(p->be, cache->rows, keys_values(a->qkv), cache->at);
+    return attend_and_norm(p, w, a, x, left_half(cache->rows), right_half(cache->rows), seqs, site);
+}
+
+struct mat self_attention_backward(const struct pass *p, const struct attention_weights *w,
+                                   const struct attention_weights *g,
+                                   const struct attention_acts *a, struct mat dy, struct mat x,
+                                   const struct seqs *seqs, uint32_t site)
+{
+    struct mat dx = gradient_below(p, dy), dqkv = mat_top(p->scratch->dqkv, dy.rows);
+    struct mat dq = mat_cols(dqkv, 0, dx.cols);
+    norm_and_attend_backward(p, w, g, a, dx, dq, keys_values(dqkv), dy, seqs, site);
+    linear_backward(p, dx, 1, mat_stack(g->q, 3), dqkv, x, mat_stack(w->q, 3));
+    return dx;
+}
+
+/* ---- cross-attention ---- */
+
+void memory_keys(const struct pass *p, const struct attention_weights *w,
+                 const struct attention_acts *a, struct mat memory, struct mat wide)
+{
+    bool narrow = a->kv.type != wide.type;
+    linear(p, narrow ? wide : a->kv, memory, mat_stack(w->k, 2));
+    if (narrow) p->be->op->cast(p->be, a->kv, wide);
+}
+
+struct mat cross_attention(const struct pass *p, const struct attention_weights *w,
+                           const struct attention_acts *a, struct mat x, const struct seqs *seqs,
+                           uint32_t site)
+{
+    linear(p, a->q, x, w->q);
+    return attend_and_norm(p, w, a, x, a->k, a->v, seqs, site);
+}
+
+struct mat cross_attention_backward(const struct pass *p, const struct attention_weights *w,
+                                    const struct attention_weights *g,
+                                    const struct attention_acts *a, struct mat dmemory, float beta,
+                                    struct mat dy, struct mat x, struct mat memory,
+                                    const struct seqs *seqs, uint32_t site)
+{
+    const struct scratch *s = p->scratch;
+    struct mat dx = gradient_below(p, dy), dkv = mat_top(s->dkv, memory.rows);
+    struct mat dq = mat_make(s->dqkv.p, dy.rows, dx.cols, s->dqkv.type); /* fills its first third */
+    norm_and_attend_backward(p, w, g, a, dx, dq, dkv, dy, seqs, site);
+    linear_backward(p, dx, 1, g->q, dq, x, w->q);
+    linear_backward(p, dmemory, beta, mat_stack(g->k, 2), dkv, memory, mat_stack(w->k, 2));
+    return dx;
+}

@@ -1,0 +1,77 @@
+/*
+ * attention.h - multi-head attention (paper 3.2): self-attention, where queries, keys and values
+ * come from the same rows, and cross-attention, where keys and values come from the memory, the
+ * output of the encoder.
+ */
+#ifndef HEED_MODEL_ATTENTION_H
+#define HEED_MODEL_ATTENTION_H
+#include "model/norm.h"
+
+/* n matrices of one shape that follow each other in memory, as one. */
+static inline struct mat mat_stack(struct mat first, int n)
+{
+    first.rows *= n;
+    return first;
+}
+
+/* q, k and v lie one after another in memory, so that one product computes all three. */
+struct attention_weights {
+    struct mat q, k, v, out; /* [D,D] */
+    struct norm_weights norm;
+};
+
+struct attention_acts {
+    struct mat qkv;  /* [N,3D] self-attention: queries, keys and values side by side */
+    struct mat kv;   /* [S,2D] cross-attention: keys and values of the memory */
+    struct mat q;    /* [N,D] cross-attention; in self-attention a view of qkv */
+    struct mat k, v; /* views of qkv, or of kv */
+    struct mat o;    /* [N,D] output of the heads */
+    struct mat lse;  /* [N,H] see ops.h */
+    struct norm_acts norm;
+    struct mat y; /* [N,D] */
+};
+
+/* The KV cache of a self-attention in translation: row i holds key and value of one position. */
+struct kv_cache {
+    struct mat rows;   /* [.., 2D] */
+    const int32_t *at; /* [N] the cache row that each new row goes to */
+};
+
+void attention_walk(struct walk *k, struct attention_weights *w, const struct heed_config *c);
+void self_attention_layout(struct attention_acts *a, struct layout *l, int rows);
+/* Everything but the keys and values of the memory. */
+void cross_attention_layout(struct attention_acts *a, struct layout *l, int rows);
+void memory_keys_layout(struct attention_acts *a, struct layout *l, int memory_rows);
+void attention_scratch(struct scratch *s, struct layout *l, int rows, int memory_rows);
+/* Set the rows of every activation to those of a batch. */
+void self_attention_bind(struct attention_acts *a, int rows);
+void cross_attention_bind(struct attention_acts *a, int rows);
+void memory_keys_bind(struct attention_acts *a, int memory_rows);
+
+/* Returns y = norm(x + dropout(attention(x, x, x))). With a cache, the new keys and values are put
+ * into it and the queries look at its rows; NULL: at the rows of x. */
+struct mat self_attention(const struct pass *p, const struct attention_weights *w,
+                          const struct attention_acts *a, struct mat x, const struct seqs *seqs,
+                          const struct kv_cache *cache, uint32_t site);
+/* Returns dx; the gradients of the weights are added to g. */
+struct mat self_attention_backward(const struct pass *p, const struct attention_weights *w,
+                                   const struct attention_weights *g,
+                                   const struct attention_acts *a, struct mat dy, struct mat x,
+                                   const struct seqs *seqs, uint32_t site);
+
+/* Keys and values of the memory, once for a batch; `wide` is a buffer for [S,2D] activations, used
+ * where keys and values are kept in a narrower type. */
+void memory_keys(const struct pass *p, const struct attention_weights *w,
+                 const struct attention_acts *a, struct mat memory, struct mat wide);
+/* Returns y = norm(x + dropout(attention(x, memory, memory))). */
+struct mat cross_attention(const struct pass *p, const struct attention_weights *w,
+                           const struct attention_acts *a, struct mat x, const struct seqs *seqs,
+                           uint32_t site);
+/* Returns dx; dmemory = beta * dmemory + the memory's gradient. */
+struct mat cross_attention_backward(const struct pass *p, const struct attention_weights *w,
+                                    const struct attention_weights *g,
+                                    const struct attention_acts *a, struct mat dmemory, float beta,
+                                    struct mat dy, struct mat x, struct mat memory,
+                                    const struct seqs *seqs, uint32_t site);
+
+#endif

@@ -1,0 +1,23 @@
+/*
+ * embedding.h - token ids to rows: the learned embeddings, scaled by sqrt(D), plus positions (paper
+ * 3.4, 3.5).
+ */
+#ifndef HEED_MODEL_EMBEDDING_H
+#define HEED_MODEL_EMBEDDING_H
+#include "model/pass.h"
+#include "model/walk.h"
+
+struct embedding_weights {
+    struct mat table; /* [V,D] shared by source, target and the output layer */
+};
+
+void embedding_walk(struct walk *k, struct embedding_weights *w, const struct heed_config *c);
+
+/* y = dropout(table[id] * sqrt(D) + position[pos]), for y.rows ids */
+void embedding_forward(const struct pass *p, const struct embedding_weights *w, struct mat position,
+                       struct mat y, const int32_t *id, const int32_t *pos, uint32_t site);
+/* Adds the gradient of the table to g. */
+void embedding_backward(const struct pass *p, const struct embedding_weights *g, const int32_t *id,
+                        struct mat dy, uint32_t site);
+
+#endif

@@ -1,0 +1,63 @@
+/*
+ * feed_forward.c - FFN(x) = f(x W1 + b1) W2 + b2, where the paper's f is max(0, .) (paper 3.3).
+ */
+#include "model/feed_forward.h"
+
+void feed_forward_walk(struct walk *k, struct feed_forward_weights *w, const struct heed_config *c)
+{
+    walk_tensor(k, "fc1.weight", ROLE_MATRIX, &w->w1, c->d_ff, c->d_model);
+    walk_tensor(k, "fc1.bias", ROLE_BIAS, &w->b1, 1, c->d_ff);
+    walk_tensor(k, "fc2.weight", ROLE_MATRIX, &w->w2, c->d_model, c->d_ff);
+    walk_tensor(k, "fc2.bias", ROLE_BIAS, &w->b2, 1, c->d_model);
+    norm_walk(k, &w->norm, c);
+}
+
+void feed_forward_layout(struct feed_forward_acts *a, struct layout *l, int rows)
+{
+    const struct heed_config *c = l->config;
+    a->h = layout_take(l, rows, c->d_ff, l->precision.act);
+    a->y = layout_take(l, rows, c->d_model, l->precision.act);
+    norm_layout(&a->norm, l, rows);
+}
+
+void feed_forward_scratch(struct scratch *s, struct layout *l, int rows)
+{
+    if (l->keep) s->dh = layout_take(l, rows, l->config->d_ff, l->precision.act);
+}
+
+void feed_forward_bind(struct feed_forward_acts *a, int rows)
+{
+    a->z = mat_top(a->z, rows);
+    a->h = mat_top(a->h, rows);
+    a->y = mat_top(a->y, rows);
+    norm_bind(&a->norm, rows);
+}
+
+static struct activation activation_of(const struct pass *p, const struct feed_forward_acts *a,
+                                       uint32_t site)
+{
+    return (struct activation){ACT_RELU, a->z, drop_at(p, p->config->ff_dropout, site)};
+}
+
+struct mat feed_forward(const struct pass *p, const struct feed_forward_weights *w,
+                        const struct feed_forward_acts *a, struct mat x, uint32_t site)
+{
+    const struct ops *op = p->be->op;
+    struct mat r = mat_top(p->scratch->r, x.rows);
+    op->linear(p->be, a->h, x, w->w1, w->b1, activation_of(p, a, site));
+    op->linear(p->be, r, a->h, w->w2, w->b2, (struct activation){0});
+    norm_forward(p, &w->norm, &a->norm, a->y, x, r, site + 1);
+    return a->y;
+}
+
+struct mat feed_forward_backward(const struct pass *p, const struct feed_forward_weights *w,
+                                 const struct feed_forward_weights *g,
+                                 const struct feed_forward_acts *a, struct mat dy, struct mat x,
+                                 uint32_t site)
+{
+    struct mat dx = gradient_below(p, dy), dh = mat_top(p->scratch->dh, dy.rows);
+    struct mat dr = norm_backward(p, &w->norm, &g->norm, &a->norm, dx, g->b2, dy, site + 1);
+    p->be->op->linear_bwd(p->be, dh, 0, g->b1, g->w2, dr, a->h, w->w2, activation_of(p, a, site));
+    linear_backward(p, dx, 1, g->w1, dh, x, w->w1);
+    return dx;
+}

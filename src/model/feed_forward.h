@@ -1,0 +1,36 @@
+/*
+ * feed_forward.h - the position-wise feed-forward network (paper 3.3).
+ */
+#ifndef HEED_MODEL_FEED_FORWARD_H
+#define HEED_MODEL_FEED_FORWARD_H
+#include "model/norm.h"
+
+struct feed_forward_weights {
+    struct mat w1, b1; /* [F,D], [1,F] */
+    struct mat w2, b2; /* [D,F], [1,D] */
+    struct norm_weights norm;
+};
+
+struct feed_forward_acts {
+    struct mat z; /* [N,F] input of the activation; absent where backward does not need it */
+    struct mat h; /* [N,F] its output, after dropout */
+    struct norm_acts norm;
+    struct mat y; /* [N,D] */
+};
+
+void feed_forward_walk(struct walk *k, struct feed_forward_weights *w, const struct heed_config *c);
+void feed_forward_layout(struct feed_forward_acts *a, struct layout *l, int rows);
+void feed_forward_scratch(struct scratch *s, struct layout *l, int rows);
+/* Sets the rows of every activation to those of a batch. */
+void feed_forward_bind(struct feed_forward_acts *a, int rows);
+
+/* Returns y = norm(x + dropout(f(x W1 + b1) W2 + b2)). */
+struct mat feed_forward(const struct pass *p, const struct feed_forward_weights *w,
+                        const struct feed_forward_acts *a, struct mat x, uint32_t site);
+/* Returns dx; the gradients of the weights are added to g. */
+struct mat feed_forward_backward(const struct pass *p, const struct feed_forward_weights *w,
+                                 const struct feed_forward_weights *g,
+                                 const struct feed_forward_acts *a, struct mat dy, struct mat x,
+                                 uint32_t site);
+
+#endif

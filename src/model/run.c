@@ -1,0 +1,292 @@
+/*
+ * run.c - memory of a run, and a batch's way through the model.
+ *
+ * One allocation on the device holds every activation: run_layout runs once to measure and once to
+ * bind. The host holds what goes to the device at every step and what comes back.
+ */
+#include "model/run.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+
+static int max(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- memory ---- */
+
+/* Integers of a batch, or of the arrays of a step. */
+static size_t run_ints(const struct run_options *o)
+{
+    size_t src = o->rows_src, tgt = o->rows_tgt, n = o->sentences + 1;
+    size_t batch = 2 * src + 3 * tgt + 4 * n;
+    size_t step = 3 * (tgt + 1) + (6 + o->wants) * tgt + 2 + o->cached;
+    return batch > step ? batch : step;
+}
+
+/* Scores and ids that a step finds. */
+static size_t run_found(const struct run_options *o)
+{
+    return 2 * (size_t)o->rows_tgt * (o->candidates + o->wants);
+}
+
+static size_t run_layout(struct run *r, void *base)
+{
+    const struct heed_config *c = &r->p->config;
+    const struct run_options *o = &r->o;
+    enum type master = r->p->precision.master;
+    struct layout l = {.arena = {.base = base, .host = r->be->op->host},
+                       .config = c,
+                       .precision = r->p->precision,
+                       .keep = o->train};
+    activations_layout(&r->a, &l, r->be->op, o->rows_src, o->rows_tgt);
+    if (o->train)
+        r->grad =
+            mat_make(arena_take(&l.arena, r->p->n * type_size(master)), 1, (int)r->p->n, master);
+    r->ints = arena_take(&l.arena, run_ints(o) * sizeof *r->ints);
+    if (o->train) r->ahead = arena_take(&l.arena, run_ints(o) * sizeof *r->ahead);
+    r->found.device = arena_take(&l.arena, run_found(o) * sizeof *r->found.device);
+    if (o->watched) r->watched = layout_take(&l, o->rows_tgt * c->heads, c->max_length, TYPE_F32);
+    return l.arena.used;
+}
+
+static enum heed_status host_open(struct run *r, struct heed_error *err)
+{
+    size_t loss = 2 * (size_t)r->o.rows_tgt * type_size(r->p->precision.master);
+    size_t ints = run_ints(&r->o) * sizeof *r->staging.host;
+    size_t found = run_found(&r->o) * sizeof *r->found.host;
+    r->loss = malloc(loss + 1);
+    r->staging.host = malloc(ints);
+    r->found.host = malloc(found + 1);
+    if (r->loss && r->staging.host && r->found.host) return HEED_OK;
+    return error_memory(err, loss + ints + found, "a run of the model");
+}
+
+/* Arrays have fewer than 2^31 elements (config.c); so must those that have a row for each token. */
+static enum heed_status check_rows(const struct run_options *o, const struct backend *be,
+                                   const struct heed_config *c, struct heed_error *err)
+{
+    size_t rows = (size_t)max(o->rows_src, o->rows_tgt) + ROW_PAD;
+    size_t wide = (size_t)max(3 * c->d_model, c->d_ff);
+    size_t chunk = (size_t)head_chunk(be->op, c), head = chunk < rows ? chunk : rows;
+    if (rows <= INT32_MAX / wide && head <= INT32_MAX / (size_t)c->vocab_size) return HEED_OK;
+    bool vocab = rows <= INT32_MAX / wide;
+    return error_set(err, HEED_EARG,
+                     "%zu tokens at once with %zu numbers each make %zu, expected at most %d",
+                     vocab ? head : rows, vocab ? (size_t)c->vocab_size : wide,
+                     vocab ? head * (size_t)c->vocab_size : rows * wide, INT32_MAX);
+}
+
+enum heed_status run_open(struct run **out, struct backend *be, const struct parameters *p,
+                          const struct run_options *o, struct heed_error *err)
+{
+    enum heed_status s = check_rows(o, be, &p->config, err);
+    if (s) return s;
+    struct run *r = calloc(1, sizeof *r);
+    if (!r) return error_memory(err, sizeof *r, "a run of the model");
+    r->be = be;
+    r->p = p;
+    r->o = *o;
+    if (!o->train) r->o.rows_tgt = step_rows(be->op, o->rows_tgt);
+    s = host_open(r, err);
+    enum use use = o->train ? USED_WHOLE : USED_IN_PART;
+    if (!s) s = be->op->alloc(be, &r->block, run_layout(r, NULL), use, err);
+    if (s) {
+        run_free(r);
+        return s;
+    }
+    run_layout(r, r->block);
+    if (o->train) {
+        parameters_bind(&r->g, &p->config, r->grad.p, r->grad.type);
+        be->op->zero(be, r->grad.p, p->n * type_size(r->grad.type));
+    }
+    *out = r;
+    return HEED_OK;
+}
+
+void run_free(struct run *r)
+{
+    if (!r) return;
+    step_graphs_release(&r->graphs, r->be);
+    r->be->op->free(r->be, r->block);
+    free(r->loss);
+    free(r->staging.host);
+    free(r->found.host);
+    free(r);
+}
+
+/* ---- a batch on the device ---- */
+
+static struct packed run_stage(struct run *r, const struct packed *b, const int32_t *device)
+{
+    assert(b->rows_src <= r->o.rows_src && b->n <= r->o.sentences);
+    assert(!b->tgt_in || b->rows_tgt <= r->o.rows_tgt);
+    return stage_batch(&r->staging, b, device);
+}
+
+static void run_upload(struct run *r, const struct packed *b)
+{
+    r->batch = run_stage(r, b, r->ints);
+    r->be->op->upload(r->be, r->ints, r->staging.host, r->staging.used * sizeof *r->ints);
+}
+
+void run_ahead(struct run *r, const struct packed *b)
+{
+    r->next = run_stage(r, b, r->ahead);
+    r->be->op->upload_ahead(r->be, r->ahead, r->staging.host, r->staging.used * sizeof *r->ahead);
+}
+
+/* ---- forward and backward ---- */
+
+static struct seqs source_view(const struct packed *b)
+{
+    return (struct seqs){.n = b->n,
+                         .q = b->src_off,
+                         .k = b->src_off,
+                         .klen = b->src_len,
+                         .max_q = b->max_src,
+                         .max_k = b->max_src};
+}
+
+static struct decoder_view target_view(const struct packed *b)
+{
+    struct seqs self = {.n = b->n,
+                        .q = b->tgt_off,
+                        .k = b->tgt_off,
+                        .klen = b->tgt_len,
+                        .max_q = b->max_tgt,
+                        .max_k = b->max_tgt,
+                        .causal = true};
+    struct seqs cross = self;
+    cross.k = b->src_off, cross.klen = b->src_len, cross.max_k = b->max_src, cross.causal = false;
+    return (struct decoder_view){.self = self, .cross = cross};
+}
+
+static struct pass run_pass(const struct run *r, bool dropout, uint64_t seed)
+{
+    return (struct pass){.be = r->be,
+                         .config = &r->p->config,
+                         .scratch = &r->a.scratch,
+                         .dropout = dropout,
+                         .seed = seed};
+}
+
+/* The memory, and its keys and values for every decoder layer. */
+static void encode(struct run *r, const struct pass *p)
+{
+    const struct weights *w = &r->p->w;
+    const struct packed *b = &r->batch;
+    struct activations *a = &r->a;
+    struct seqs view = source_view(b);
+    activations_bind_source(a, p->config, b->rows_src);
+    embedding_forward(p, &w->embed, r->p->position, a->embed_src, b->src, b->src_pos,
+                      SITE_EMBED_SRC);
+    a->memory = encoder_forward(p, w->encoder, a->encoder, a->embed_src, &view);
+    /* Nobody reads any more what the first layer of the encoder has projected, unless it is kept,
+     * and then keys and values have the type of activations. */
+    struct mat wide = mat_cols(a->encoder[0].self.qkv, 0, 2 * p->config->d_model);
+    decoder_memory(p, w->decoder, a->decoder, a->memory, wide);
+}
+
+/* Output rows of the decoder for the whole target of the batch. */
+static struct mat forward(struct run *r, const struct pass *p)
+{
+    const struct weights *w = &r->p->w;
+    const struct packed *b = &r->batch;
+    struct activations *a = &r->a;
+    struct decoder_view view = target_view(b);
+    encode(r, p);
+    activations_bind_target(a, p->config, b->rows_tgt);
+    embedding_forward(p, &w->embed, r->p->position, a->embed_tgt, b->tgt_in, b->tgt_pos,
+                      SITE_EMBED_TGT);
+    return decoder_forward(p, w->decoder, a->decoder, a->embed_tgt, &view);
+}
+
+/* dy: gradient of the decoder's output rows */
+static void backward(struct run *r, const struct pass *p, struct mat dy)
+{
+    const struct weights *w = &r->p->w, *g = &r->g;
+    const struct packed *b = &r->batch;
+    const struct activations *a = &r->a;
+    struct decoder_view target = target_view(b);
+    struct seqs source = source_view(b);
+    struct mat dx = decoder_backward(p, w->decoder, g->decoder, a->decoder, a->dmemory, dy,
+                                     a->embed_tgt, a->memory, &target);
+    embedding_backward(p, &g->embed, b->tgt_in, dx, SITE_EMBED_TGT);
+    dx = encoder_backward(p, w->encoder, g->encoder, a->encoder, a->dmemory, a->embed_src, &source);
+    embedding_backward(p, &g->embed, b->src, dx, SITE_EMBED_SRC);
+}
+
+/* ---- loss ---- */
+
+/* The batch is on the device. */
+static void loss_begin(struct run *r, const struct loss_options *o)
+{
+    assert(r->o.train || !o->backward);
+    struct pass p = run_pass(r, o->dropout, o->seed);
+    struct mat y = forward(r, &p), loss = r->a.head.loss;
+    struct mat dy = o->backward ? mat_top(r->a.scratch.d[0], y.rows) : (struct mat){0};
+    head_loss(&p, &r->p->w.embed, &r->g.embed, &r->a.head, dy, y, r->batch.tgt_out,
+              o->label_smoothing);
+    if (o->backward) backward(r, &p, dy);
+    r->be->op->download(r->be, r->loss, loss.p, 2 * y.rows * type_size(loss.type));
+}
+
+void run_loss_begin(struct run *r, const struct loss_options *o)
+{
+    int32_t *swap = r->ints;
+    r->ints = r->ahead;
+    r->ahead = swap;
+    r->batch = r->next;
+    loss_begin(r, o);
+}
+
+enum heed_status run_loss_take(struct run *r, struct loss *out, struct heed_error *err)
+{
+    int n = r->batch.rows_tgt;
+    bool f64 = r->a.head.loss.type == TYPE_F64;
+    const double *d = r->loss;
+    const float *f = r->loss;
+    enum heed_status s = r->be->op->sync(r->be, err);
+    if (s) return s;
+    for (int i = 0; i < n; i++) {
+        out->smoothed += f64 ? d[2 * i] : (double)f[2 * i];
+        out->nll += f64 ? d[2 * i + 1] : (double)f[2 * i + 1];
+    }
+    out->tokens += n;
+    return HEED_OK;
+}
+
+enum heed_status run_loss(struct run *r, const struct packed *b, const struct loss_options *o,
+                          struct loss *out, struct heed_error *err)
+{
+    run_upload(r, b);
+    loss_begin(r, o);
+    return run_loss_take(r, out, err);
+}
+
+enum heed_status run_logits(struct run *r, const struct packed *b, void *logits,
+                            struct heed_error *err)
+{
+    const struct head_acts *head = &r->a.head;
+    size_t row_bytes = head->logits.cols * type_size(head->logits.type);
+    assert(head->logits.type == r->p->precision.master);
+    struct pass p = run_pass(r, false, 0);
+    run_upload(r, b);
+    struct mat y = forward(r, &p);
+    for (struct chunk c = {0}; head_next(&p, &r->p->w.embed, head, y, &c);)
+        r->be->op->download(r->be, (char *)logits + c.row * row_bytes, c.logits.p,
+                            c.logits.rows * row_bytes);
+    return r->be->op->sync(r->be, err);
+}
+
+enum heed_status run_encode(struct run *r, const struct packed *b, struct heed_error *err)
+{
+    struct pass p = run_pass(r, false, 0);
+    run_upload(r, b);
+    encode(r, &p);
+    return r->be->op->sync(r->be, err);
+}
