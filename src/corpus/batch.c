@@ -1,18 +1,21 @@
 /*
  * batch.c - a stream of packed batches from parallel text. Third stage of the walk.
  *
- * Two stages of a pool and its plan each: the caller takes batches from one while a background
- * thread prepares the other, so that at most two pools are in memory and training does not wait.
- * Packing a batch is a copy of some hundred kilobytes, less than a thousandth of a training step,
- * and is done in batch_next itself.
+ * Batches are double-buffered. There are two stages, each of them a pool of tokenized pairs with
+ * the plan of its batches: the caller takes batches from one stage while a background thread
+ * prepares the other. So at most two pools are in memory, and training does not wait for text.
+ * batch_next itself packs a batch: it copies some hundred kilobytes, in less than a thousandth of
+ * the time of a training step.
  *
- * A corpus that is one pool is filled once; from then on both stages plan over that pool, unless
- * subword dropout cuts its text anew each epoch. The mutex guards `ready`, `over` and what is
- * counted; a stage belongs to the caller while it is ready and to the thread while it is not; the
- * rest of the producer's state is the thread's alone.
+ * A corpus that fits into one pool is tokenized once, and from then on both stages plan over that
+ * pool. Under subword dropout it is tokenized again for every epoch.
  *
- * A sentence longer than batch_tokens fits into no batch and drops its pair, like one longer than
- * max_length.
+ * The mutex guards `ready` of a stage and the fields marked as shared below. A stage belongs to the
+ * caller while it is ready and to the background thread while it is not. All other fields of the
+ * producer belong to the background thread.
+ *
+ * A pair with a sentence longer than batch_tokens fits into no batch. It is dropped, like a pair
+ * with a sentence longer than max_length.
  */
 #include "corpus/batch.h"
 
@@ -26,19 +29,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* About 64 MB of ids a pool; two pools when the corpus is larger than one. */
+/* Tokens of a pool: about 64 MB of ids. */
 static const size_t POOL_TOKENS = 16 << 20;
-/* What a token is of text, roughly, in any language: turns tokens into bytes. */
+/* Bytes of text per token, roughly, in any language. Pools are measured in bytes of text. */
 enum { TOKEN_BYTES = 4 };
 
-/* In place of a pool's number: what is random is not the order of a pool but the cut of its text.
- */
+/* Stands in place of a pool's number where random_at gives an epoch its seed of subword dropout. */
 static const uint64_t SUBWORD_SITE = UINT64_MAX;
 
 struct stage {
     struct pool *pool; /* one of batches.pool */
     struct plan plan;
-    int64_t epoch, number; /* of the pool in the epoch */
+    int64_t epoch, number; /* the epoch, and the number of the pool in it */
     bool ready;
 };
 
@@ -50,26 +52,26 @@ struct batches {
 
     /* the producer */
     struct pairs *pairs;
-    struct pool *whole;         /* holds all of the corpus; NULL: it has to be streamed */
-    int64_t epoch, number;      /* the pool to prepare next */
-    struct batch_counts so_far; /* of the epoch being read */
-    bool complete;              /* so_far began with the first pool */
+    struct pool *whole;    /* the pool that holds the whole corpus; NULL: the corpus is streamed */
+    int64_t epoch, number; /* the pool to prepare next */
+    struct batch_counts so_far; /* counts of the epoch being read */
+    bool complete;              /* so_far counts from the first pool of the epoch on */
     pthread_t thread;
     bool started;
     atomic_bool stop;
 
-    /* between the two */
+    /* shared, guarded by lock */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool over; /* nothing more becomes ready: the end, or an error */
+    bool over; /* no stage becomes ready any more: the corpus has ended, or status is an error */
     enum heed_status status;
     struct heed_error err;
     struct batch_counts counts;
 
     /* the caller */
-    int turn;      /* the stage at hand */
-    int64_t at;    /* its next batch */
-    bool finished; /* the end was reached */
+    int turn;      /* the stage that batches are taken from */
+    int64_t at;    /* the number of its next batch */
+    bool finished; /* the last batch was handed out */
     struct packed packed;
     int32_t *words;
     size_t words_cap;
@@ -107,7 +109,7 @@ static void epoch_begin(struct batches *s)
     pairs_rewind(s->pairs);
 }
 
-/* Fills g's pool with the next stretch of the corpus. */
+/* Fills g's pool with the next pairs of the corpus. */
 static enum heed_status stage_fill(struct batches *s, struct stage *g, struct heed_error *err)
 {
     g->pool = s->whole;
@@ -123,8 +125,8 @@ static enum heed_status stage_fill(struct batches *s, struct stage *g, struct he
     return HEED_OK;
 }
 
-/* Makes g the next pool that has a batch; without one at the end of the corpus (not shuffling) its
- * plan is empty. */
+/* Fills g with the next pool that has at least one batch, and plans its batches. Without shuffling
+ * there may be no such pool before the corpus ends; then the plan is empty. */
 static enum heed_status stage_prepare(struct batches *s, struct stage *g, struct heed_error *err)
 {
     do {
@@ -145,8 +147,8 @@ static enum heed_status stage_prepare(struct batches *s, struct stage *g, struct
     return HEED_OK;
 }
 
-/* Goes to the pool of the start cursor without tokenizing what lies before it. A cursor behind the
- * last pool is the beginning of the next epoch. */
+/* Skips to the pool that the start cursor names, without tokenizing the text before it. A cursor
+ * behind the last pool means the beginning of the next epoch. */
 static enum heed_status start_seek(struct batches *s, struct heed_error *err)
 {
     s->epoch = s->o.start.epoch;
@@ -215,7 +217,7 @@ static void limits_set(struct batches *s)
 {
     const struct batch_options *o = &s->o;
     size_t tokens = o->pool_tokens ? o->pool_tokens : POOL_TOKENS;
-    /* The places in a plan are 32 bits wide. */
+    /* A plan has 32-bit indices. */
     if (tokens > UINT32_MAX / TOKEN_BYTES) tokens = UINT32_MAX / TOKEN_BYTES;
     s->fill = (struct pool_options){
         .tokenizer = o->tokenizer,
@@ -227,13 +229,14 @@ static void limits_set(struct batches *s)
     };
 }
 
-/* The first stage is prepared here and not in the thread, so that a problem is seen at once. */
+/* The first stage is prepared here and not in the background thread, so that batch_open reports a
+ * problem with the files. */
 static enum heed_status stream_start(struct batches *s, struct heed_error *err)
 {
     enum heed_status st = pairs_open(&s->pairs, &s->o.corpus, err);
     if (!st) st = start_seek(s, err);
     if (st) return st;
-    if (!s->o.shuffle && s->epoch > 0) { /* one pass, and it is over */
+    if (!s->o.shuffle && s->epoch > 0) { /* the one pass there is without shuffling is over */
         s->finished = true;
         return HEED_OK;
     }

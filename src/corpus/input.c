@@ -5,8 +5,9 @@
  * in place. The text buffer grows only when one line does not fit. No byte is searched for a line
  * end twice, so the time to read a line grows with its length.
  *
- * What the file is, is known before its first line is handed out: the format by its first bytes, as
- * soon as they can be of one format only, and whether the text is UTF-8 with line feeds.
+ * The file is recognized before its first line is handed out: its compression by its first bytes,
+ * as soon as they can belong to one format only, then UTF-16 and line ends other than line feeds by
+ * the first line or the first megabyte.
  *
  * Call order: open, line or ready..., free.
  */
@@ -26,10 +27,10 @@
 enum {
     RAW_BYTES = 64 << 10,
     CHUNK_BYTES = 256 << 10,
-    LOOK_BYTES = 1 << 20 /* without a line feed: enough to say that the text has none */
+    LOOK_BYTES = 1 << 20 /* text without a line feed up to here is taken to have none */
 };
 
-/* xz -9 asks for 65 MiB; a file that wants more than this is not text for us. */
+/* The memory that decoding xz may take; what xz -9 writes takes 65 MiB. */
 static const uint64_t XZ_MEMORY = 256u << 20;
 
 enum format { UNKNOWN, PLAIN, GZIP, XZ, REFUSED };
@@ -37,7 +38,7 @@ enum format { UNKNOWN, PLAIN, GZIP, XZ, REFUSED };
 struct heed_lines {
     char *path;
     int fd;
-    bool lent;       /* the descriptor is the caller's to close */
+    bool lent;       /* the caller closes the descriptor */
     size_t line_max; /* bytes; a longer line is cut */
     enum format format;
     z_stream gzip;
@@ -45,8 +46,8 @@ struct heed_lines {
     bool in_member; /* gzip: inside one of the members laid end to end */
     bool raw_end;   /* read(2) gave its last byte */
     bool text_end;  /* the decoder gave its last byte */
-    bool skip_rest; /* the line handed out was cut; the rest up to its line end goes */
-    bool looked;    /* the text is known to be UTF-8 with line feeds, if it is text at all */
+    bool skip_rest; /* the last line handed out was cut; its rest is to be skipped */
+    bool looked;    /* text_look has found nothing wrong */
     bool begun;     /* a line was handed out */
     char *text;     /* text[at..n) is decoded and not handed out yet */
     size_t at, n, cap;
@@ -55,13 +56,13 @@ struct heed_lines {
     unsigned char raw[RAW_BYTES];
 };
 
-/* Appends what one read(2) gives behind raw[raw_at..raw_n), which is empty or at the front. */
+/* Appends the bytes of one read(2) to raw[raw_at..raw_n), which is empty or begins at 0. */
 static enum heed_status raw_read(struct heed_lines *in, struct heed_error *err)
 {
     ssize_t n;
     if (in->raw_at == in->raw_n) in->raw_at = in->raw_n = 0;
     while ((n = read(in->fd, in->raw + in->raw_n, RAW_BYTES - in->raw_n)) < 0) {
-        /* Another process may have made the pipe that it shares with us one that does not wait. */
+        /* A process that shares the pipe may have set O_NONBLOCK on it. */
         struct pollfd wait = {.fd = in->fd, .events = POLLIN};
         bool later = errno == EAGAIN && poll(&wait, 1, -1) >= 0;
         if (!later && errno != EINTR) return error_errno(err, "cannot read %s", in->path);
@@ -84,7 +85,8 @@ static enum heed_status corrupt(const struct heed_lines *in, const char *format,
     return error_set(err, HEED_EFORMAT, "%s is corrupt: its %s data has %s", in->path, format, why);
 }
 
-/* The decoders take raw bytes and write at most room bytes, perhaps none, until the text ends. */
+/* Each decoder takes some raw bytes and writes at most `room` bytes of text, perhaps none; it sets
+ * text_end at the end. */
 
 static enum heed_status plain_decode(struct heed_lines *in, char *out, size_t room, size_t *got)
 {
@@ -165,7 +167,7 @@ static enum heed_status xz_decode(struct heed_lines *in, char *out, size_t room,
 
 /* ---- what the file is ---- */
 
-/* What a file may begin with; '?' is any byte. */
+/* Magic numbers that a file may begin with; '?' matches any byte. */
 static const struct magic {
     const char *bytes;
     size_t n;
@@ -181,7 +183,7 @@ static const struct magic {
     {"PK\3\4", 4, REFUSED, "a zip archive"},
 };
 
-/* How many of the first bytes are those of m; less than m->n where they end or differ. */
+/* How many of the first bytes match m; less than m->n where one differs or is not read yet. */
 static size_t magic_match(const struct heed_lines *in, const struct magic *m)
 {
     size_t i = 0;
@@ -199,7 +201,8 @@ static enum heed_status refused(const struct heed_lines *in, const char *what,
                      what);
 }
 
-/* Leaves the format UNKNOWN while the first bytes may still become those of one. */
+/* Sets in->format, which stays UNKNOWN while the bytes read so far may be the beginning of a magic
+ * number. */
 static enum heed_status format_find(struct heed_lines *in, struct heed_error *err)
 {
     for (size_t i = 0; i < sizeof MAGIC / sizeof MAGIC[0]; i++) {
@@ -220,7 +223,8 @@ static enum heed_status format_find(struct heed_lines *in, struct heed_error *er
     return HEED_OK;
 }
 
-/* UTF-16 has a mark at its front, or else a NUL in most pairs of bytes, always on the same side. */
+/* UTF-16 begins with a byte order mark, or else has a NUL in most pairs of bytes, always on the
+ * same side of the pair. */
 static bool is_utf16(const char *s, size_t n)
 {
     size_t nul[2] = {0, 0}, pairs = (n < 4096 ? n : 4096) / 2;
@@ -230,7 +234,7 @@ static bool is_utf16(const char *s, size_t n)
            ((nul[0] == 0 && nul[1] > pairs / 2) || (nul[1] == 0 && nul[0] > pairs / 2));
 }
 
-/* Looks at the text before its first line; feed: where that ends in a line feed. */
+/* Checks the text before its first line is handed out. feed: that line ends in a line feed. */
 static enum heed_status text_look(struct heed_lines *in, bool feed, struct heed_error *err)
 {
     size_t n = in->n - in->at;
@@ -267,8 +271,8 @@ static bool needs_raw(const struct heed_lines *in)
     return !in->raw_end && (in->format == UNKNOWN || in->raw_at == in->raw_n);
 }
 
-/* Reads once at most, and decodes some more text, perhaps none, behind text[at..n), which it may
- * move to the front of the buffer. */
+/* Calls read(2) at most once and appends some decoded text, perhaps none, to text[at..n), which it
+ * may move to the front of the buffer. */
 static enum heed_status text_more(struct heed_lines *in, struct heed_error *err)
 {
     size_t got = 0;
@@ -286,7 +290,7 @@ static enum heed_status text_more(struct heed_lines *in, struct heed_error *err)
 
 /* ---- opening ---- */
 
-/* fd: -1 where it is still to be opened. */
+/* fd: the descriptor of the caller, or -1 where a file is still to be opened. */
 static struct heed_lines *input_new(int fd, const char *path, struct heed_error *err)
 {
     struct heed_lines *in = calloc(1, sizeof *in);
@@ -370,8 +374,8 @@ static enum heed_status rest_skip(struct heed_lines *in, struct heed_error *err)
     return HEED_OK;
 }
 
-/* Whether the next line, or the end of the text, is in the buffer: *len bytes, and *used with the
- * line end; nothing is used at the end. */
+/* Whether the next line or the end of the text is in the buffer. A line has *len bytes, and *used
+ * bytes with its line end; at the end of the text both are 0. */
 static bool line_find(struct heed_lines *in, size_t *len, size_t *used)
 {
     size_t have = in->n - in->at;
@@ -383,7 +387,7 @@ static bool line_find(struct heed_lines *in, size_t *len, size_t *used)
         return true;
     }
     in->seen = have;
-    bool cut = have > in->line_max + 1; /* longer than any line that only ends in \r\n there */
+    bool cut = have > in->line_max + 1; /* a line of line_max bytes may still have \r before \n */
     *len = *used = cut ? in->line_max : have;
     return cut || in->text_end;
 }

@@ -10,12 +10,13 @@ extern "C" {
 
 /* A text file being read is a struct heed_lines here as well as in heed.h. */
 
-/* A regular file of UTF-8 text with line feeds, plain or compressed; the format is told from the
- * first bytes, not the name. Anything else is an error that names what it is, as far as the first
- * megabyte shows it. Lines longer than INPUT_LINE_MAX are cut. */
+/* Opens a regular file of UTF-8 text with line feeds, plain or compressed; the format is recognized
+ * by the first bytes, not by the name. Another format is an error that names it, as far as the
+ * first megabyte shows it. Lines longer than INPUT_LINE_MAX are cut. */
 enum heed_status input_open(struct heed_lines **out, const char *path, struct heed_error *err);
-/* What is read once, with lines of any length; a wrong format is an error of the first line. path
- * may be /dev/stdin or /dev/fd/N. fd stays the caller's, and errors call it name. */
+/* The same for text that is read once, which may come from a pipe, with lines of any length.
+ * Nothing is read yet: a wrong format is an error of the first input_line. path may be /dev/stdin
+ * or /dev/fd/N. The caller closes fd, which errors call `name`. */
 enum heed_status input_open_once(struct heed_lines **out, const char *path, struct heed_error *err);
 enum heed_status input_open_fd(struct heed_lines **out, int fd, const char *name,
                                struct heed_error *err);
@@ -24,8 +25,8 @@ enum heed_status input_open_fd(struct heed_lines **out, int fd, const char *name
  * that is cut has *len INPUT_LINE_MAX. Truncated or corrupt compressed data is an error. */
 enum heed_status input_line(struct heed_lines *in, const char **line, size_t *len,
                             struct heed_error *err);
-/* Whether input_line would return without waiting for whoever writes the text; takes what has
- * arrived. */
+/* Whether input_line would return without waiting for the writer of a pipe; reads what has arrived.
+ */
 enum heed_status input_ready(struct heed_lines *in, bool *ready, struct heed_error *err);
 void input_free(struct heed_lines *in);
 

@@ -36,7 +36,8 @@ static void positions(int32_t *pos, int n)
     for (int i = 0; i < n; i++) pos[i] = i;
 }
 
-/* The struct shows const pointers to its readers; this file wrote the memory behind them. */
+/* The pointers in struct packed are const for its readers. They are cast here because pack_begin
+ * made them from writable memory. */
 void pack_add(struct packed *p, const int32_t *src, int src_n, const int32_t *tgt, int tgt_n,
               int bos, int eos)
 {
@@ -69,7 +70,7 @@ void pack_add(struct packed *p, const int32_t *src, int src_n, const int32_t *tg
     if (rows > p->max_tgt) p->max_tgt = rows;
 }
 
-/* Rows that n sentences take with a mark each, or -1 where an int cannot count them. */
+/* Rows of n sentences with a mark each; -1 where the number does not fit an int. */
 static int rows_of(const struct heed_ids *ids, int n)
 {
     size_t rows = 0;
@@ -77,7 +78,7 @@ static int rows_of(const struct heed_ids *ids, int n)
     return rows <= INT_MAX ? (int)rows : -1;
 }
 
-/* An empty batch with room for n sentences behind it. */
+/* Allocates an empty batch and, in the same block behind the struct, the arrays of n sentences. */
 static struct packed *packed_new(int n, int rows_src, int rows_tgt, struct heed_error *err)
 {
     size_t bytes = sizeof(struct packed) + pack_words(n, rows_src, rows_tgt) * sizeof(int32_t);
@@ -92,7 +93,7 @@ static struct packed *packed_new(int n, int rows_src, int rows_tgt, struct heed_
 struct packed *packed_make(const struct heed_ids *src, const struct heed_ids *tgt, int n, int bos,
                            int eos, struct heed_error *err)
 {
-    static const int32_t none[1]; /* a sentence of no ids is still a sentence */
+    static const int32_t none[1]; /* ids of an empty target; NULL would mean no target at all */
     int rows_src = rows_of(src, n), rows_tgt = tgt ? rows_of(tgt, n) : 0;
     if (rows_src < 0 || rows_tgt < 0) {
         error_set(err, HEED_EARG, "%d sentences have more than %d tokens together", n, INT_MAX);
@@ -106,7 +107,7 @@ struct packed *packed_make(const struct heed_ids *src, const struct heed_ids *tg
     return p;
 }
 
-/* Batches are full when they are lent, so that all of a block is in use. */
+/* A batch that batch_next lends fills its arrays, so that they can be copied as one block. */
 struct packed *packed_copy(const struct packed *p, struct heed_error *err)
 {
     struct packed *copy = packed_new(p->n, p->rows_src, p->rows_tgt, err);

@@ -1,5 +1,6 @@
 /*
- * pack.h - lays sentences end to end in one block of memory. What packed.h describes is made here.
+ * pack.h - lays sentences end to end in one block of memory: makes the batches that packed.h
+ * describes.
  *
  * Call order: words to size the block, begin, add for each sentence.
  */
@@ -9,7 +10,7 @@
 
 #include <stddef.h>
 
-/* How many int32 a batch of n sentences takes. */
+/* How many int32_t the arrays of a batch of n sentences take. */
 size_t pack_words(int n, int rows_src, int rows_tgt);
 /* Makes p an empty batch over words[pack_words(...)], which it borrows. */
 void pack_begin(struct packed *p, int32_t *words, int n, int rows_src, int rows_tgt);

@@ -11,14 +11,15 @@
 #include <string.h>
 
 struct pairs {
-    char **src, **tgt; /* [n] names; tgt NULL: src are files of pairs */
+    char **src, **tgt; /* [n] names of files; tgt NULL: the src files hold pairs, tab-separated */
     int n;
-    int file;                    /* the one being read; n at the end */
-    struct heed_lines *in, *in2; /* source or pairs, and target; NULL between files */
-    int64_t lines;               /* taken from the file at hand */
-    int64_t taken;               /* from all files */
-    struct pair at;
-    bool held; /* at is the pair at hand */
+    int file;               /* index of the file being read; n at the end */
+    struct heed_lines *in;  /* the source file, or file of pairs, being read; NULL between files */
+    struct heed_lines *in2; /* the target file being read */
+    int64_t lines;          /* pairs taken from the file being read */
+    int64_t taken;          /* pairs taken from all files */
+    struct pair current;
+    bool held; /* current was read and is not taken yet */
 };
 
 static void names_free(char **name, int n)
@@ -109,7 +110,8 @@ const char *pairs_name(const struct pairs *p)
     return p->src[0];
 }
 
-/* One side has ended after p->lines lines; *longer has one more at least. */
+/* The error about two files of unequal length. One side has ended after p->lines lines; one line
+ * more was read of `longer`, whose other lines are counted here. */
 static enum heed_status sides_differ(struct pairs *p, struct heed_lines *longer,
                                      struct heed_error *err)
 {
@@ -130,10 +132,10 @@ static enum heed_status sides_differ(struct pairs *p, struct heed_lines *longer,
                      (long long)p->lines);
 }
 
-/* Reads a line of each side into p->at; src is NULL at the end of the files. */
+/* Reads a line of each side into p->current, whose src is NULL at the end of the files. */
 static enum heed_status sides_read(struct pairs *p, struct heed_error *err)
 {
-    struct pair *x = &p->at;
+    struct pair *x = &p->current;
     enum heed_status st = input_line(p->in, &x->src, &x->src_len, err);
     if (!st) st = input_line(p->in2, &x->tgt, &x->tgt_len, err);
     if (st) return st;
@@ -144,7 +146,7 @@ static enum heed_status sides_read(struct pairs *p, struct heed_error *err)
 /* Reads a line and splits it at its first two tabs. */
 static enum heed_status columns_read(struct pairs *p, struct heed_error *err)
 {
-    struct pair *x = &p->at;
+    struct pair *x = &p->current;
     size_t len;
     enum heed_status st = input_line(p->in, &x->src, &len, err);
     if (st || !x->src) return st;
@@ -166,13 +168,13 @@ enum heed_status pairs_peek(struct pairs *p, struct pair *out, struct heed_error
         enum heed_status st = p->in ? HEED_OK : file_begin(p, err);
         if (!st) st = p->tgt ? sides_read(p, err) : columns_read(p, err);
         if (st) return st;
-        p->held = p->at.src != NULL;
+        p->held = p->current.src != NULL;
         if (p->held) break;
         if (p->lines == 0) return error_set(err, HEED_EFORMAT, "%s is empty", p->src[p->file]);
         file_end(p);
         p->file++;
     }
-    *out = p->held ? p->at : (struct pair){0};
+    *out = p->held ? p->current : (struct pair){0};
     return HEED_OK;
 }
 

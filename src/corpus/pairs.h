@@ -18,11 +18,12 @@ struct pair {
 /* Every file is opened once, so that a missing one is seen now. Copies the names. */
 enum heed_status pairs_open(struct pairs **out, const struct heed_corpus *c,
                             struct heed_error *err);
-/* The pair at hand; it stays valid until the next call after pairs_take. In a file of pairs what
- * follows a second tab is ignored, and an empty line is an empty pair. */
+/* The next pair, which stays the next one until pairs_take; its memory is valid until pairs_peek is
+ * called after that. In a file of pairs, text after a second tab is ignored, and an empty line is a
+ * pair of empty sentences. */
 enum heed_status pairs_peek(struct pairs *p, struct pair *out, struct heed_error *err);
 void pairs_take(struct pairs *p);
-/* How many were taken: the number of the pair at hand, from 0. */
+/* How many pairs were taken, which is also the number of the next pair, from 0. */
 int64_t pairs_taken(const struct pairs *p);
 /* Back to the first pair. */
 void pairs_rewind(struct pairs *p);

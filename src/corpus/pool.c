@@ -1,8 +1,8 @@
 /*
- * pool.c - a stretch of the corpus as ids in memory, and the order in which it is cut into batches.
+ * pool.c - consecutive pairs of the corpus as ids in memory, and the plan of their batches.
  *
- * A pool is filled block by block: a few megabytes of lines are read, a few threads turn a share of
- * them into ids each, and the shares are joined in file order, so that the result does not depend
+ * A pool is filled block by block: a few megabytes of lines are read, a few threads tokenize a
+ * share of them each, and the shares are joined in file order, so that the result does not depend
  * on the number of threads.
  */
 #include "corpus/pool.h"
@@ -19,43 +19,44 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Text of a block, the least of it that is worth several threads, and how many those are. */
+/* Bytes of text in a block; the least bytes that are shared among threads; the most threads. */
 enum { BLOCK_BYTES = 4 << 20, THREAD_BYTES = 32 << 10, THREADS_MAX = 4 };
 
-/* A line with more bytes than this for each token allowed is too long without asking the
- * tokenizer: no piece it learns is as long. */
+/* A line that has more bytes than this for each token allowed is known to be too long without
+ * tokenizing it: no piece of a vocabulary is as long. */
 enum { TOKEN_BYTES_MAX = 64 };
 
-/* What a pair counts besides its text; bounds the memory for a corpus of very short lines. */
+/* Bytes that a pair counts in addition to its text, so that memory is bounded for a corpus of very
+ * short lines too. */
 enum { PAIR_BYTES = 16 };
 
 struct block_pair {
-    size_t at; /* of the source in the text, the target right behind it */
+    size_t at; /* offset of the source in the text; the target follows it */
     size_t src_len, tgt_len;
 };
 
-/* Lines on their way to ids. */
+/* Pairs of lines that are to be tokenized. */
 struct block {
     char *text;
     size_t bytes, bytes_cap;
     struct block_pair *pair;
     size_t n, cap;
-    int64_t first; /* the number of the first pair in the corpus */
+    int64_t first; /* number of the first pair, counted in the corpus */
 };
 
-/* What turns text into ids, one thread's: one of the two. */
+/* The tokenizer of one thread: one of the two is set. */
 struct worker {
     struct encoder *encoder;
-    struct subword *subword; /* subword_dropout */
+    struct subword *subword; /* with subword dropout */
 };
 
-/* A share of a block, worked on by one thread. */
+/* The share of a block that one thread tokenizes. */
 struct share {
     const struct block *block;
     const struct pool_options *o;
     size_t from, to; /* pairs of the block */
     struct worker worker;
-    struct heed_ids ids;    /* the result, as in a pool */
+    struct heed_ids ids;    /* the result, in the form of struct pool */
     struct pool_pair *pair; /* [to - from] */
     size_t n;
     struct batch_counts counts;
@@ -63,8 +64,9 @@ struct share {
     struct heed_error err;
 };
 
-/* The rule that cuts a corpus into pools: used by fill and skip alike. At least one pair goes in.
- */
+/* Whether pair x goes into a pool that has *used bytes; adds its bytes to *used if so. pool_fill
+ * and pool_skip share this rule and so cut a corpus at the same places. A pool takes at least one
+ * pair. */
 static bool pool_takes(const struct pool_options *o, size_t *used, const struct pair *x)
 {
     size_t bytes = x->src_len + x->tgt_len + PAIR_BYTES;
@@ -88,7 +90,7 @@ static enum heed_status block_add(struct block *b, const struct pair *x, struct 
     return HEED_OK;
 }
 
-/* *full: the pool takes no more. */
+/* Reads the next block. *full: the pool takes no more pairs. *last: the corpus has ended. */
 static enum heed_status block_read(struct block *b, struct pairs *in, const struct pool_options *o,
                                    size_t *used, bool *full, bool *last, struct heed_error *err)
 {
@@ -115,8 +117,8 @@ static bool blank(const char *text, size_t len)
     return true;
 }
 
-/* Appends one side to s->ids; *tokens is -1 where it is too long. random is that of this side of
- * this pair. */
+/* Appends the ids of one side of a pair to s->ids. *tokens is their number, or -1 where the side is
+ * too long. random decides the subword dropout of this side. */
 static enum heed_status side_encode(struct share *s, const char *text, size_t len, uint64_t random,
                                     int *tokens)
 {
@@ -179,7 +181,7 @@ static enum heed_status share_init(struct share *s, const struct block *b,
     return s->pair ? HEED_OK : error_memory(err, bytes, "the pairs of a block");
 }
 
-/* Behind what the pool has. */
+/* Appends the ids and pairs of a share to the pool. */
 static enum heed_status share_join(struct pool *p, const struct share *s, struct heed_error *err)
 {
     if (s->status && err) *err = s->err;
@@ -207,7 +209,8 @@ static void counts_add(struct batch_counts *a, const struct batch_counts *b)
     a->invalid += b->invalid;
 }
 
-/* Runs every share, the first one here; a thread that cannot be had is done without. */
+/* Runs the first share in this thread and every other in a thread of its own, or here where that
+ * cannot be started. */
 static void shares_run(struct share *share, int n)
 {
     pthread_t thread[THREADS_MAX];
@@ -223,7 +226,8 @@ static void shares_run(struct share *share, int n)
     }
 }
 
-/* A crew keeps its workers from block to block; an encoder gets faster with every one. */
+/* The workers that fill a pool. They serve block after block, because an encoder remembers the
+ * words it has seen. */
 struct crew {
     struct worker worker[THREADS_MAX];
     int n;
@@ -328,10 +332,10 @@ void pool_release(struct pool *p)
     *p = (struct pool){0};
 }
 
-/* A pair on its way into the order. */
+/* What the pairs of a pool are sorted by. */
 struct plan_key {
     int32_t tgt, src;
-    uint32_t rank; /* after the shuffle; makes every key different */
+    uint32_t rank; /* place after the shuffle, which orders pairs of equal lengths */
     uint32_t pair;
 };
 
@@ -364,7 +368,8 @@ static enum heed_status order_shuffle(uint32_t *order, const struct pool *p, uin
     return HEED_OK;
 }
 
-/* A batch takes pairs, in order, as long as both sides stay within batch_tokens rows. */
+/* Cuts the order into batches: a batch takes the next pairs as long as both of its sides stay
+ * within batch_tokens rows. */
 static void spans_cut(struct plan *plan, const struct pool *p, int batch_tokens)
 {
     int64_t src = 0, tgt = 0;

@@ -30,22 +30,24 @@
 namespace
 {
 
-/* The trainer holds its sentences in memory. Words are counted once each, however often they come;
- * but in a language without spaces each sentence is a word of its own, and costs 60 bytes of memory
- * and 10 microseconds a byte. Of a larger corpus a part within both limits is enough. */
+/* SentencePiece's trainer holds the sentences in memory. It stores each distinct word once; but in
+ * a language without spaces each sentence is a word of its own, which costs 60 bytes of memory and
+ * 10 microseconds per byte. From a larger corpus a sample within both limits is taken. */
 constexpr int64_t TRAIN_SENTENCES = 2000000, TRAIN_UNSPACED_BYTES = 8 << 20;
-constexpr size_t UNSPACED_BYTES = 64; /* no word is longer */
-/* Longer lines are not sentences; the trainer would skip them by itself. */
+constexpr size_t UNSPACED_BYTES = 64; /* a longer run of bytes without a space is no word */
+/* Longer lines are left out; SentencePiece would skip them by itself. */
 constexpr size_t TRAIN_SENTENCE_BYTES = 4192;
-/* A character gets a piece of its own when it comes twice, and once in so many; others are written
- * as bytes. */
+/* A character gets a piece of its own if it occurs at least twice, and at least once in this many
+ * characters. Other characters are written as bytes. */
 constexpr int64_t RARE_CHARACTER = 10000000;
-constexpr int MARKS = 3, PIECES_MAX = 1 << 20;
-/* SentencePiece recurses over the bytes of a tag, and has room for 64 tags that a text begins with.
- */
+constexpr int MARKS = 3; /* unknown, begin, end */
+constexpr int PIECES_MAX = 1 << 20;
+/* SentencePiece recurses over the bytes of a tag, and has room for 64 tags that are prefixes of one
+ * text. */
 constexpr size_t TAG_BYTES_MAX = 256;
 constexpr int TAGS_INSIDE_MAX = 32;
-/* Bytes of a sentence that stand in runs without a space too long to be words. */
+
+/* Bytes of a sentence that are in runs without a space too long to be words. */
 size_t unspaced(std::string_view sentence)
 {
     size_t bytes = 0;
@@ -57,28 +59,31 @@ size_t unspaced(std::string_view sentence)
     return bytes;
 }
 
-/* How many of all the sentences of a corpus are used. */
+/* How many of the `total` sentences of a corpus are used. */
 struct sample {
     int64_t keep, total;
 };
 
 /*
- * SentencePiece writes its sentences anew in threads of its own, in which a bad_alloc would end the
- * program: they are started only where there is the memory that they will ask for. Each thread
- * takes a stack, a heap of malloc, for which glibc reserves 128 MB of addresses at first, and some
- * scratch; together they take the sentences once more. It starts as many threads as it is told,
- * which are as many as it takes by itself, or else one.
+ * SentencePiece normalizes the sentences in threads of its own, where a bad_alloc would end the
+ * program. So they are started only where there is the memory that they will need: each thread
+ * takes a stack, a malloc arena, for which glibc first reserves 128 MB of addresses, and some
+ * scratch memory, and all together store the sentences a second time. SentencePiece is told how
+ * many threads to start: its default number, or one where memory is short.
  */
 constexpr int TRAIN_THREADS = 16;
 constexpr size_t THREAD_HEAP = size_t(128) << 20, THREAD_SCRATCH = size_t(1) << 20;
 
+/* Memory that a sentence takes once SentencePiece has normalized it. */
 size_t normalized_bytes(const std::string &sentence)
 {
-    constexpr size_t SPACE = 3, STRING = 48; /* a space's sign; what malloc adds to a string */
+    constexpr size_t SPACE = 3;   /* bytes of U+2581, which replaces a space */
+    constexpr size_t STRING = 48; /* what a std::string takes besides its text */
     return sentence.size() + STRING +
            SPACE * (1 + std::count(sentence.begin(), sentence.end(), ' '));
 }
 
+/* Whether so many threads can be started, with `bytes` of memory for their sentences. */
 bool threads_fit(int threads, size_t bytes)
 {
     pthread_attr_t attr;
@@ -98,13 +103,14 @@ bool threads_fit(int threads, size_t bytes)
 }
 
 /*
- * The sentences of the files, a line or a field between tabs each. SentencePiece pulls them one by
- * one. The sample is spread evenly over them, and the same each time.
+ * The sentences of the files, from which SentencePiece pulls one after another. A sentence is a
+ * line or a field of a line with tabs. The sample is spread evenly over all sentences, and the same
+ * each time.
  */
 class Sentences : public sentencepiece::SentenceIterator
 {
   public:
-    /* threads: those that will work on the sentences when all are there; 0: none. */
+    /* threads: how many SentencePiece will start when it has all sentences; 0: it starts none. */
     Sentences(const char *const *paths, int n, sample part, int threads)
         : paths_(paths), n_(n), part_(part), threads_(threads)
     {
@@ -143,7 +149,7 @@ class Sentences : public sentencepiece::SentenceIterator
         if (!failed_) return sentencepiece::util::Status();
         return sentencepiece::util::Status(sentencepiece::util::StatusCode::kUnavailable, "");
     }
-    /* How many were too long to be sentences. */
+    /* How many lines and fields were longer than TRAIN_SENTENCE_BYTES. */
     int64_t longer() const
     {
         return longer_;
@@ -155,7 +161,7 @@ class Sentences : public sentencepiece::SentenceIterator
     }
 
   private:
-    /* The next sentence into value_; false at the end of the last file or on an error. */
+    /* Reads the next sentence into value_; false at the end of the last file or on an error. */
     bool read()
     {
         for (;;) {
@@ -194,11 +200,11 @@ class Sentences : public sentencepiece::SentenceIterator
     int n_;
     sample part_;
     int threads_;
-    size_t bytes_ = 0; /* of the sentences so far, as SentencePiece will write them */
+    size_t bytes_ = 0; /* normalized_bytes of the sentences so far */
     int64_t seen_ = 0, longer_ = 0;
     int file_ = 0;
     struct heed_lines *in_ = nullptr;
-    const char *line_ = nullptr; /* what is left of the line, in the memory of in_ */
+    const char *line_ = nullptr; /* the rest of the line being read, in the memory of in_ */
     size_t left_ = 0;
     std::string value_;
     bool done_ = false;
@@ -206,11 +212,11 @@ class Sentences : public sentencepiece::SentenceIterator
     struct heed_error error_ = {};
 };
 
-/* What one reading of everything tells. */
+/* Statistics of all sentences, from a first reading of the corpus. */
 struct survey {
     int64_t sentences = 0, unspaced_bytes = 0, characters = 0;
-    size_t bytes = 0;                            /* as SentencePiece writes them */
-    std::unordered_map<uint32_t, int64_t> times; /* of each character, named by its bytes */
+    size_t bytes = 0;                            /* normalized_bytes of all sentences */
+    std::unordered_map<uint32_t, int64_t> times; /* of each character; the key is its UTF-8 bytes */
 };
 
 void survey_add(survey *s, const std::string &sentence)
@@ -220,9 +226,9 @@ void survey_add(survey *s, const std::string &sentence)
     s->unspaced_bytes += int64_t(unspaced(sentence));
     for (size_t at = 0, n; at < sentence.size(); at += n) {
         n = utf8_char(&sentence[at], sentence.size() - at);
-        uint32_t name = 0;
-        memcpy(&name, &sentence[at], n);
-        s->times[name]++;
+        uint32_t bytes = 0;
+        memcpy(&bytes, &sentence[at], n);
+        s->times[bytes]++;
         s->characters++;
     }
 }
@@ -254,10 +260,10 @@ sample sample_choose(const survey &s)
     return {std::max(int64_t(double(s.sentences) * part), int64_t(1)), s.sentences};
 }
 
-/* The part of the text that is written in characters which get a piece of their own; they take at
- * most half of the pieces there are to learn. SentencePiece accepts no less than 0.98. It reads the
- * number with a stream, which follows the locale of a C++ program; a whole number and an exponent
- * are the same in every locale. */
+/* SentencePiece's character_coverage: the part of the characters of the text that get a piece of
+ * their own. These characters take at most half of the pieces to be learned. SentencePiece accepts
+ * no less than 0.98. It parses the number with a stream, which follows the locale of a C++ program;
+ * an integer with an exponent is the same in every locale. */
 std::string coverage_choose(const survey &s, int pieces)
 {
     std::vector<int64_t> times;
@@ -271,8 +277,8 @@ std::string coverage_choose(const survey &s, int pieces)
     return std::to_string(std::llround(part * 1e9)) + "e-9";
 }
 
-/* NULL, or why a text cannot be a tag: how SentencePiece writes a byte, a space or an unknown
- * character, or what would end or split the list of tags. */
+/* NULL where the tag is usable, else why it is not: SentencePiece writes a byte, a space, an
+ * unknown character or a mark that way, or it would end or split the list of tags. */
 const char *tag_fault(std::string_view tag)
 {
     if (tag.empty()) return "it is empty";
@@ -311,7 +317,7 @@ enum heed_status tag_check(const struct heed_tokenizer_options *o, int i, struct
     return HEED_OK;
 }
 
-/* The tags as SentencePiece wants them: in one string with commas between. */
+/* The tags in the form of SentencePiece's option: one string, separated by commas. */
 enum heed_status tags_join(const struct heed_tokenizer_options *o, std::string *out,
                            struct heed_error *err)
 {
@@ -323,7 +329,7 @@ enum heed_status tags_join(const struct heed_tokenizer_options *o, std::string *
     return HEED_OK;
 }
 
-/* The number behind `words` in text, or -1. */
+/* The number that follows `words` in text, or -1. */
 long number_behind(const std::string &text, const char *words)
 {
     size_t at = text.find(words);
@@ -358,7 +364,7 @@ enum heed_status train(const char *const *paths, int n, const struct heed_tokeni
     if (!st) st = survey_make(&all, paths, n, err);
     if (st) return st;
     sample part = sample_choose(all);
-    /* The sentences themselves, and then once more. */
+    /* SentencePiece stores the sentences twice: as they are and normalized. */
     size_t bytes = size_t(2 * double(all.bytes) * double(part.keep) / double(part.total));
     int threads = threads_fit(TRAIN_THREADS, bytes) ? TRAIN_THREADS : 1;
     Sentences sentences(paths, n, part, threads);
@@ -386,7 +392,8 @@ enum heed_status train(const char *const *paths, int n, const struct heed_tokeni
     return HEED_OK;
 }
 
-/* Before the work begins: the vocabulary has a place to go, which is none of the texts. */
+/* Checks before the work begins that the vocabulary can be written to `out`, and that this is none
+ * of the texts. */
 enum heed_status output_check(const char *const *paths, int n, const char *out,
                               struct heed_error *err)
 {
@@ -428,7 +435,7 @@ enum heed_status heed_tokenizer_train(const char *const *paths, int n,
         struct heed_error why = {};
         enum heed_status st = train(paths, n, o, &model, err);
         if (st) return st;
-        /* Nothing is written that cannot be loaded. */
+        /* A vocabulary that could not be loaded is not written. */
         heed_tokenizer *usable =
             tokenizer_parse(model.data(), model.size(), "the trained vocabulary", &why);
         if (!usable) return error_set(err, why.status, "%s", why.text);
