@@ -1,5 +1,5 @@
 /*
- * characters.c - what a character of a text is; see characters.h.
+ * characters.c - the characters of a text and their properties; see characters.h.
  */
 #include "tokens/characters.h"
 

@@ -1,5 +1,5 @@
 /*
- * characters.h - what a character of a text is, by Unicode's tables.
+ * characters.h - the characters of a text and their properties, by Unicode's tables.
  */
 #ifndef HEED_TOKENS_CHARACTERS_H
 #define HEED_TOKENS_CHARACTERS_H
@@ -8,7 +8,8 @@
 #include <stdint.h>
 
 /* The character that ends before, or begins at, a place between two characters of a text that ends
- * in NUL. Returns 0 where there is none, and a negative number where the text is not valid UTF-8. */
+ * in NUL. Returns 0 where there is none, and a negative number where the text is not valid UTF-8.
+ */
 int32_t char_before(const char *text, size_t at);
 int32_t char_behind(const char *text, size_t at);
 /* Length of a character in bytes of UTF-8. */
@@ -16,16 +17,17 @@ size_t char_bytes(int32_t c);
 
 /* Whether c is white space, or 0: there is no character. */
 bool char_is_space(int32_t c);
-/* Whether c can be seen, unlike control characters and joiners. */
+/* Whether c shows on a screen, unlike control characters and joiners. */
 bool char_is_visible(int32_t c);
-/* Chinese: it has a meaning of its own, and no spaces around it. */
+/* Whether c is an ideograph (a Chinese character): it has a meaning of its own, and no spaces
+ * around it. */
 bool char_is_ideographic(int32_t c);
-/* A letter or digit of a language with spaces between its words. */
+/* Whether c is a letter or digit of a language that has spaces between its words. */
 bool char_is_spaced(int32_t c);
-/* An opening bracket or quotation mark; a closing one. */
+/* Whether c is an opening bracket or quotation mark; whether it is a closing one. */
 bool char_opens(int32_t c);
 bool char_closes(int32_t c);
-/* Any mark of punctuation that has no space before it. */
+/* Whether c is a mark of punctuation that has no space before it. */
 bool char_follows(int32_t c);
 
 #endif

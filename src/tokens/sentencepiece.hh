@@ -1,5 +1,5 @@
 /*
- * sentencepiece.hh - what every caller of SentencePiece shares: its exceptions and messages become
+ * sentencepiece.hh - helpers for the callers of SentencePiece: its exceptions and messages become
  * errors of heed, and the text that it is given is valid UTF-8.
  *
  * SentencePiece is C++. It is called from tokens/tokenizer.cc, which reads and applies a
@@ -20,7 +20,8 @@
 
 constexpr int BYTE_PIECES = 256; /* a piece for each value of a byte, <0x00> to <0xFF> */
 
-/* Runs body, which returns a status, and turns what it throws into an error. */
+/* Runs body, which returns a status. An exception becomes an error, in which `what` names the work.
+ */
 template <class Body> enum heed_status guarded(const char *what, struct heed_error *err, Body body)
 {
     try {
@@ -30,7 +31,7 @@ template <class Body> enum heed_status guarded(const char *what, struct heed_err
     } catch (const std::system_error &e) {
         return error_set(err, HEED_ENOMEM, "%s: cannot start a thread: %s", what, e.what());
     } catch (const std::exception &e) {
-        if (strstr(e.what(), "bad_alloc")) /* in the words of a library below SentencePiece */
+        if (strstr(e.what(), "bad_alloc")) /* a message of a library that SentencePiece uses */
             return error_set(err, HEED_ENOMEM, "out of memory: %s", what);
         return error_set(err, HEED_EFORMAT, "%s: SentencePiece failed: %s", what, e.what());
     } catch (...) {
@@ -46,8 +47,8 @@ inline std::string well_formed(const char *text, size_t len)
     return out;
 }
 
-/* What SentencePiece says, without the place in its source and the condition that it puts in front;
- * where it says nothing else, the condition. */
+/* The message of SentencePiece without the source file, line and condition in front of it; only the
+ * condition, where there is no message behind it. */
 inline std::string words_of(const sentencepiece::util::Status &status)
 {
     std::string text = status.ToString();

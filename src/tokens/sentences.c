@@ -11,10 +11,11 @@
 #include "base/array.h"
 #include "base/error.h"
 
-/* A list that knows English abbreviations, such as "Mr.", after which there is no end. */
+/* This locale of ICU knows English abbreviations, such as "Mr.", that do not end a sentence. */
 static const char locale[] = "en@ss=standard";
 
-/* Unicode ends a sentence after every ! and ?, but "Stop!" he said is one. */
+/* Whether text[start, end) begins with a lower-case letter and so continues the sentence before it.
+ * Unicode's rules end a sentence after every ! and ?, but "Stop!" he said is one sentence. */
 static bool goes_on(const char *text, size_t start, size_t end)
 {
     int32_t at = 0;
@@ -23,7 +24,7 @@ static bool goes_on(const char *text, size_t start, size_t end)
     return c >= 0 && u_islower(c);
 }
 
-/* text[*start, *end) without the white space at its ends. */
+/* Moves *start and *end past the white space at both ends of text[*start, *end). */
 static void trim(const char *text, size_t *start, size_t *end)
 {
     int32_t from = 0, to = (int32_t)(*end - *start), at;

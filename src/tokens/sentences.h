@@ -1,20 +1,21 @@
 /*
  * sentences.h - where the sentences and the words of a text begin and end, in any language: by the
- * rules of Unicode (UAX #29), as ICU applies them. Sentences are for texts longer than what a model
- * takes at once, words for what comes from where in a translation.
+ * rules of Unicode (UAX #29), as ICU applies them. Texts too long for a model are translated
+ * sentence by sentence; alignments link words.
  */
 #ifndef HEED_TOKENS_SENTENCES_H
 #define HEED_TOKENS_SENTENCES_H
 #include "heed.h"
 
-/* Sentences or words, without white space around them; up to the next one there is nothing else.
- * {0} is empty; free(v) releases it. */
+/* Sentences or words, without white space around them; between two of them there is only white
+ * space. {0} is empty; free(v) releases it. */
 struct spans {
     struct heed_span *v;
     size_t n, cap;
 };
 
-/* What is left without the white space at both ends, of any kind that Unicode has. */
+/* The part of text[0..len) that is left without white space at both ends; white space is what
+ * Unicode says it is. */
 struct heed_span text_trimmed(const char *text, size_t len);
 
 /* Appends the sentences or words of text[0..len), which need not be valid UTF-8. None of them is

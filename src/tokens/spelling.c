@@ -1,8 +1,9 @@
 /*
  * spelling.c - what a vocabulary cannot spell; see spelling.h.
  *
- * Every byte of the text is marked: it is read, it is not, or it is white space that is read as a
- * plain space. From the marks follow the stretches and what is left.
+ * Every byte of the text gets a mark: the model reads it, or does not read it, or reads a plain
+ * space in its place (white space that the vocabulary cannot spell). A maximal run of bytes that
+ * are not read is called a stretch. The text without its stretches is what the model reads.
  */
 #include "tokens/spelling.h"
 
@@ -21,8 +22,8 @@
 
 enum mark { READ, NOT_READ, SPACE };
 
-/* A word that is read as another one. */
-struct instead {
+/* A word, and the form of it that the model reads instead. */
+struct other_form {
     struct heed_span word;
     char *text;
 };
@@ -31,11 +32,11 @@ struct work {
     const struct heed_tokenizer *t;
     const char *text;
     size_t len;
-    char *mark;           /* [len] */
-    struct spans words;   /* of text */
-    struct instead *form; /* [words] */
+    char *mark;              /* [len] an enum mark for each byte */
+    struct spans words;      /* the words of text */
+    struct other_form *form; /* [words.n] the words with another form, in the order of the text */
     size_t forms;
-    UTransliterator *simplifier; /* of Chinese characters; NULL: not opened yet */
+    UTransliterator *simplifier; /* of traditional Chinese characters; NULL: not opened yet */
 };
 
 void spelling_release(struct spelling *s)
@@ -68,7 +69,7 @@ static enum heed_status is_spelled(const struct heed_tokenizer *t, const char *t
     return status;
 }
 
-/* Marks the characters that are spelled in bytes. */
+/* Marks as not read the bytes of tokens that the model has not learned (tokenizer_spells). */
 static enum heed_status mark_characters(struct work *w, bool tagged, struct heed_error *err)
 {
     struct heed_ids ids = {0};
@@ -85,7 +86,7 @@ static enum heed_status mark_characters(struct work *w, bool tagged, struct heed
     return status;
 }
 
-/* Whether there is anything to see of the characters of x that are not spelled. */
+/* Whether x has a visible character that is marked as not read. */
 static bool has_visible(const struct work *w, struct heed_span x)
 {
     for (size_t at = x.at; at < x.at + x.len; at += char_bytes(char_behind(w->text, at)))
@@ -95,7 +96,7 @@ static bool has_visible(const struct work *w, struct heed_span x)
 
 /* ---- other forms of the same characters ---- */
 
-/* Whether all characters of x are Chinese ones, each of which has a meaning of its own. */
+/* Whether all characters of x are Chinese ones. */
 static bool is_ideographic(const struct work *w, struct heed_span x)
 {
     for (size_t at = x.at; at < x.at + x.len; at += char_bytes(char_behind(w->text, at)))
@@ -103,8 +104,8 @@ static bool is_ideographic(const struct work *w, struct heed_span x)
     return true;
 }
 
-/* Whether every character that is not spelled has another form that says the same: narrow or wide,
- * letters instead of a ligature, joined with the letter or mark beside it. */
+/* Whether normalization form NFKC keeps the meaning of every character of the word that cannot be
+ * spelled: it has another width, is a ligature, or joins with the letter or mark beside it. */
 static bool may_normalize(const struct work *w, struct heed_span word)
 {
     for (size_t at = word.at; at < word.at + word.len; at += char_bytes(char_behind(w->text, at))) {
@@ -117,16 +118,17 @@ static bool may_normalize(const struct work *w, struct heed_span word)
     return true;
 }
 
-/* Opened with the first word that needs it: ICU takes some ten milliseconds to read its table, once
- * in a process. */
+/* Opens the simplifier when the first word needs it: ICU takes some ten milliseconds to read its
+ * table, once in a process. */
 static void simplifier_open(struct work *w, UErrorCode *code)
 {
     static const UChar name[] = u"Traditional-Simplified";
     if (!w->simplifier) w->simplifier = utrans_openU(name, -1, UTRANS_FORWARD, NULL, 0, NULL, code);
 }
 
-/* *out: the word in Unicode's form NFKC and, where asked, with simplified Chinese characters for
- * traditional ones; malloced. It stays NULL where ICU has no such form or the word is too long. */
+/* Sets *out to the word in Unicode's form NFKC and, if `simplified`, with simplified Chinese
+ * characters for traditional ones; malloced. *out stays NULL where ICU has no such form or the word
+ * is too long. */
 static enum heed_status form_make(struct work *w, struct heed_span word, bool simplified,
                                   char **out, struct heed_error *err)
 {
@@ -147,11 +149,12 @@ static enum heed_status form_make(struct work *w, struct heed_span word, bool si
     return *out ? HEED_OK : error_memory(err, BYTES, "the spelling of a text");
 }
 
-/* Reads a word in another form, where the vocabulary spells that. */
+/* Gives the word another form if the vocabulary can spell that; *done says whether it did. */
 static enum heed_status read_form(struct work *w, struct heed_span word, bool *done,
                                   struct heed_error *err)
 {
-    bool form[2] = {may_normalize(w, word), is_ideographic(w, word)}; /* simplified: the second */
+    /* which forms to try: NFKC alone, and NFKC with simplified characters */
+    bool form[2] = {may_normalize(w, word), is_ideographic(w, word)};
     enum heed_status status = HEED_OK;
     *done = false;
     for (int i = 0; i < 2 && !status && !*done; i++) {
@@ -159,7 +162,7 @@ static enum heed_status read_form(struct work *w, struct heed_span word, bool *d
         if (form[i]) status = form_make(w, word, i == 1, &text, err);
         if (text) status = is_spelled(w->t, text, done, err);
         if (*done)
-            w->form[w->forms++] = (struct instead){word, text};
+            w->form[w->forms++] = (struct other_form){word, text};
         else
             free(text);
     }
@@ -169,9 +172,9 @@ static enum heed_status read_form(struct work *w, struct heed_span word, bool *d
 
 /* ---- what belongs together ---- */
 
-/* Words with a character that is not spelled are read in another form or not at all; of Chinese
- * words, and where that character cannot be seen, the others are read. What is not a word is white
- * space. */
+/* A word with a visible character that cannot be spelled is read in another form or not at all;
+ * only the other characters of a Chinese word are still read. A character that is not visible does
+ * not affect its word. Between words there is white space. */
 static enum heed_status mark_words(struct work *w, struct heed_error *err)
 {
     size_t before = 0;
@@ -190,8 +193,8 @@ static enum heed_status mark_words(struct work *w, struct heed_error *err)
     return status;
 }
 
-/* Behind the tag (<b>, </b>, <!-- -->) or placeholder ({0}) that begins at `at`; 0: there is none.
- */
+/* Where the tag (<b>, </b>, <!-- -->) or placeholder ({0}) that begins at `at` ends; 0: none begins
+ * there. */
 static size_t markup_end(const struct work *w, size_t at)
 {
     char open = w->text[at], next = w->text[at + 1];
@@ -201,7 +204,8 @@ static size_t markup_end(const struct work *w, size_t at)
     return w->text[end] == (tag ? '>' : '}') ? end + 1 : 0;
 }
 
-/* Returns where the markup ends that begins here, or at. */
+/* Marks the markup that begins at `at` as not read. Returns where it ends; `at` if there is none.
+ */
 static size_t mark_markup(struct work *w, size_t at)
 {
     size_t end = markup_end(w, at);
@@ -216,8 +220,9 @@ static bool encloses(int32_t open, int32_t close)
     return quoted || (char_opens(open) && char_closes(close));
 }
 
-/* A stretch with letters at both sides holds them together: all up to white space is one thing, but
- * for the marks of punctuation behind it. One between brackets or quotes takes them with it. */
+/* Widens the stretch text[*at, *end) to what belongs together. With letters at both of its sides
+ * (C:\Users), it grows to the white space around it, without the marks of punctuation at the end.
+ * Between brackets or quotes, it takes these in. */
 static void widen(struct work *w, size_t *at, size_t *end)
 {
     int32_t before = char_before(w->text, *at), behind = char_behind(w->text, *end);
@@ -234,14 +239,14 @@ static void widen(struct work *w, size_t *at, size_t *end)
     memset(w->mark + *at, NOT_READ, *end - *at);
 }
 
-/* Behind the stretch that starts at `at`. */
+/* Where the stretch that begins at `at` ends. */
 static size_t stretch_end(const struct work *w, size_t at)
 {
     while (at < w->len && w->mark[at] == NOT_READ) at++;
     return at;
 }
 
-/* Markup stands for itself, whatever is beside it. */
+/* Widens all stretches. Markup is a stretch of its own and is not widened. */
 static void mark_stretches(struct work *w)
 {
     for (size_t at = 0; at < w->len;) {
@@ -265,7 +270,7 @@ static bool is_among_read(const struct work *w, struct heed_span x)
                                     char_is_ideographic(char_behind(w->text, x.at + x.len)));
 }
 
-/* The end of the white space that starts at `at`. */
+/* Where the white space that begins at `at` ends. */
 static size_t spaces_end(const struct work *w, size_t at)
 {
     while (at < w->len && char_is_space(char_behind(w->text, at)))
@@ -273,8 +278,8 @@ static size_t spaces_end(const struct work *w, size_t at)
     return at;
 }
 
-/* The next stretch from `at` on, those with nothing but white space between them as one; false:
- * there is none. */
+/* Finds the next stretch from `at` on; stretches with nothing but white space between them are one.
+ * Returns false where there is none. */
 static bool stretch_next(const struct work *w, size_t at, struct heed_span *out)
 {
     const char *first = at < w->len ? memchr(w->mark + at, NOT_READ, w->len - at) : NULL;
@@ -292,12 +297,12 @@ static void put(struct spelling *s, size_t *n, char c, size_t origin)
     s->read[(*n)++] = c;
 }
 
-/* Copies text[at, end) to what is read. */
+/* Appends text[at, end) to s->read. *form is the next word that has another form. */
 static void read_on(struct spelling *s, const struct work *w, size_t *n, size_t at, size_t end,
                     size_t *form)
 {
     while (at < end) {
-        const struct instead *x = *form < w->forms ? &w->form[*form] : NULL;
+        const struct other_form *x = *form < w->forms ? &w->form[*form] : NULL;
         if (x && x->word.at == at) {
             size_t behind = at + x->word.len;
             for (const char *c = x->text; *c; c++) put(s, n, *c, c == x->text ? at : behind - 1);
@@ -313,14 +318,14 @@ static void read_on(struct spelling *s, const struct work *w, size_t *n, size_t 
     }
 }
 
-/* Whether there is no space between two characters: before a mark of punctuation, and between
- * Chinese ones. */
+/* Whether no space belongs between two characters: before a mark of punctuation, and between
+ * Chinese characters. */
 static bool join(int32_t before, int32_t behind)
 {
     return char_follows(behind) || (char_is_ideographic(before) && char_is_ideographic(behind));
 }
 
-/* The start of the white space that ends at `at`. */
+/* Where the white space that ends at `at` begins. */
 static size_t spaces_start(const struct work *w, size_t at)
 {
     while (at && char_is_space(char_before(w->text, at)))
@@ -328,8 +333,9 @@ static size_t spaces_start(const struct work *w, size_t at)
     return at;
 }
 
-/* What is read is all but the stretches. Of the white space around one of them one side stays, or
- * none; and letters that it stood between do not come together. */
+/* Writes to s->read all of the text but its stretches, which go to s->v. A stretch between white
+ * space leaves one space or none, and one between letters leaves a space, so that words do not run
+ * together. */
 static void read_rest(struct spelling *s, const struct work *w)
 {
     size_t n = 0, at = 0, form = 0;
@@ -338,7 +344,7 @@ static void read_rest(struct spelling *s, const struct work *w)
         size_t start = spaces_start(w, x.at), end = spaces_end(w, x.at + x.len);
         int32_t before = char_before(w->text, start), behind = char_behind(w->text, end);
         bool spaces = start < x.at || x.at + x.len < end;
-        if (start < at) start = at; /* white space that the last one has left */
+        if (start < at) start = at; /* behind the white space that went with the last stretch */
         read_on(s, w, &n, at, start, &form);
         while (form < w->forms && w->form[form].word.at < end) form++;
         bool visible = has_visible(w, x),
@@ -354,8 +360,8 @@ static void read_rest(struct spelling *s, const struct work *w)
     s->read[n] = '\0';
 }
 
-/* Room for what is read and for the stretches. A space that is put in the place of a stretch is no
- * longer than that. */
+/* Allocates s->read, s->origin and s->v. A space that takes the place of a stretch is not longer
+ * than the stretch. */
 static enum heed_status spelling_open(struct spelling *s, const struct work *w,
                                       struct heed_error *err)
 {

@@ -2,40 +2,40 @@
  * spelling.h - what a vocabulary cannot spell: an emoji, markup, a word of another script.
  *
  * A character without a piece of its own is written in bytes. A model that has hardly seen any
- * bytes (tokenizer_spells) makes things up where it reads them. So it is given the text without
- * such characters, and the translation gets them back (decode/restore.h).
+ * bytes (tokenizer_spells) makes things up where it reads them. So the model is given the text
+ * without such characters, and the translation gets them back (decode/restore.h).
  *
- * Not only the character is taken away but what has no meaning without it: the rest of its word,
- * of its tag (<b>), of its placeholder ({0}) or, as in C:\Users, of all that it holds together.
- * Characters that are the same but for their width (full-width digits), ligatures, letters whose
- * marks stand apart from them, and traditional Chinese characters that have a simplified form are
- * read as what the vocabulary has instead.
+ * What is taken out of the text is not only the character but all that has no meaning without it:
+ * the rest of its word, of its tag (<b>), of its placeholder ({0}) or of its path (C:\Users). Where
+ * the vocabulary has another form of the same characters, the model reads that form instead:
+ * characters of another width (full-width digits), the letters of a ligature, a letter joined with
+ * its mark, a simplified Chinese character for a traditional one.
  *
- * Characters that cannot be seen, such as control characters, are left out of the translation; and
- * so is a Chinese character among others that are read: to a reader of the other language it says
- * nothing.
+ * What is taken out is copied to the translation, with two exceptions: characters that cannot be
+ * seen, such as control characters, and a Chinese character among others that are read, which says
+ * nothing to a reader of the other language. These are left out.
  */
 #ifndef HEED_TOKENS_SPELLING_H
 #define HEED_TOKENS_SPELLING_H
 #include "heed.h"
 
-/* A stretch of the text that is not read, with no white space at its ends. */
+/* A stretch of the text that the model does not read, with no white space at its ends. */
 struct unspelled {
-    struct heed_span where; /* in the text */
-    size_t at;              /* where in what is read it would be */
-    bool copied;            /* into the translation; otherwise it is left out */
+    struct heed_span where; /* in spelling.text */
+    size_t at;              /* offset in spelling.read where it was taken out */
+    bool copied;            /* to be copied into the translation; false: it is left out */
 };
 
 struct spelling {
-    char *text;     /* the text, with U+FFFD in place of what was not UTF-8 */
-    bool mended;    /* something was not UTF-8 */
-    char *read;     /* what is left for the model */
-    size_t *origin; /* [bytes of read + 1] where in text each of its bytes comes from */
-    struct unspelled *v;
+    char *text;          /* the text, with U+FFFD in place of what was not UTF-8 */
+    bool mended;         /* some of the text was not UTF-8 */
+    char *read;          /* what the model reads */
+    size_t *origin;      /* [bytes of read + 1] offset in text that each byte of read comes from */
+    struct unspelled *v; /* [n] the stretches, in the order of the text */
     int n;
 };
 
-/* {0} is empty. tagged: as of tokenizer_encode_source. */
+/* Fills s, which is {0}. tagged: see tokenizer_encode_source. */
 enum heed_status spelling_make(struct spelling *s, const struct heed_tokenizer *t, const char *text,
                                bool tagged, struct heed_error *err);
 void spelling_release(struct spelling *s);

@@ -1,14 +1,14 @@
 /*
- * spm.c - walks a SentencePiece model file before the library sees it.
+ * spm.c - checks a SentencePiece model file before the library reads it.
  *
  * The file is a protobuf message: fields of a number, a wire type and a value, some of them
- * messages themselves. Only what can make the library crash, hang or print is looked at; what it
- * checks by itself (a piece given twice, missing byte pieces) is left to it.
+ * messages themselves. Only what can make the library crash, hang or print is checked here; the
+ * library itself reports other faults (a piece given twice, missing byte pieces).
  *
  *     ModelProto       1 pieces*   2 trainer_spec   3 normalizer_spec   4 self_test_data
  *                      5 denormalizer_spec
  *     SentencePiece    1 piece (string)   2 score (float)   3 type (enum)
- *     TrainerSpec      3 model_type (enum)   16 num_threads (int)
+ *     TrainerSpec      3 model_type (enum)   10 character_coverage (float)   16 num_threads (int)
  *                      24 treat_whitespace_as_suffix (bool)
  *     NormalizerSpec   2 precompiled_charsmap (bytes)   3 add_dummy_prefix (bool)
  *                      4 remove_extra_whitespaces (bool)   5 escape_whitespaces (bool)
@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The library builds its tries with a recursion as deep as the longest piece. */
+/* Bytes of a piece. The library recurses as deep as the longest piece when it builds its tries. */
 enum { PIECE_MAX = 4096 };
 
 enum wire_type { VARINT = 0, WORD64 = 1, BYTES = 2, WORD32 = 5 };
@@ -56,7 +56,8 @@ static uint32_t word_read(const unsigned char *p)
     return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* False: the bytes are no protobuf message. Call while w->left > 0. */
+/* Reads the next field; there must be a byte left. Returns false where the bytes are not a protobuf
+ * message. */
 static bool field_read(struct wire *w, struct field *f)
 {
     uint64_t tag, len;
@@ -79,12 +80,12 @@ static bool field_read(struct wire *w, struct field *f)
     return true;
 }
 
-/* What decides whether words stand alone, and the coverage. */
+/* What decides spm_traits.words_alone, and the coverage. */
 struct facts {
-    bool bpe, space_behind;              /* TrainerSpec */
+    bool bpe, space_suffix;              /* TrainerSpec */
     float coverage;                      /* TrainerSpec */
     bool table, prefix, squeeze, escape; /* NormalizerSpec */
-    bool space_inside;                   /* a piece has a space other than at its front */
+    bool space_inside;                   /* a piece has a space that is not its first character */
 };
 
 static bool space_inside(const char *piece, size_t n)
@@ -94,7 +95,7 @@ static bool space_inside(const char *piece, size_t n)
     return memchr(piece, ' ', n) != NULL;
 }
 
-/* NULL, or what is wrong with one piece. */
+/* Reads one piece. Returns NULL, or what is wrong with it. */
 static const char *piece_read(struct wire w, struct spm_piece *p)
 {
     struct field f;
@@ -119,25 +120,26 @@ static const char *piece_read(struct wire w, struct spm_piece *p)
     return NULL;
 }
 
-/* What a check says that found no memory. */
+/* The answer of a check that ran out of memory. */
 static const char NO_MEMORY[] = "more than there is memory to check";
 
 /*
- * The table is a double-array trie of 32-bit units in front of NUL-terminated replacements. A walk
- * begins at unit 0 and goes from unit i to the unit i ^ offset ^ byte for each byte of the text, as
- * long as that unit has the byte for its label; the top bit of a unit is a part of its label, so
- * those that have it are never entered. A unit with a leaf is the end of a rule, and has the place
- * of its replacement in unit i ^ offset. The label of unit 0 is never looked at.
+ * The normalization table is a double-array trie of 32-bit units, followed by NUL-terminated
+ * replacements. A lookup begins at unit 0 and goes from unit i to unit i ^ offset ^ byte for each
+ * byte of the text, as long as the label of that unit is the byte. The top bit of a unit is part of
+ * its label, so units that have it are never entered. A unit with a leaf ends a rule; the place of
+ * its replacement is in unit i ^ offset. The label of unit 0 is never read.
  *
- * So a table is safe if each block of 256 units that a walk can look at lies inside the table, each
- * replacement inside the text, and no walk meets more rules than the library has room for.
+ * So a table is safe if each block of 256 units that a lookup can read lies inside the table, if
+ * each replacement lies inside the text behind it, and if no lookup meets more rules than the
+ * library has room for.
  */
 struct table {
     const unsigned char *unit;
     uint32_t n;
 };
 
-/* The library gathers the rules that a walk meets in an array of this length. */
+/* The library stores the rules that one lookup meets in an array of this length. */
 enum { RULES_MAX = 32 };
 
 static uint32_t unit_at(const struct table *t, uint32_t i)
@@ -150,7 +152,7 @@ static bool unit_has_leaf(uint32_t u)
     return u >> 8 & 1;
 }
 
-/* The first of the 256 units that may follow unit i, but for the order of these. */
+/* The unit that follows unit i for byte 0; for another byte, it is this one ^ byte. */
 static uint32_t unit_next(const struct table *t, uint32_t i)
 {
     uint32_t u = unit_at(t, i);
@@ -162,17 +164,18 @@ static bool is_child(const struct table *t, uint32_t i, uint32_t byte)
     return (unit_at(t, i) & (1u << 31 | 0xff)) == byte;
 }
 
-/* A depth-first search from the root for the most rules that a walk meets. Several units may lead
- * to one, so each is searched once; a unit that leads back to itself could be walked for ever. */
-static const char *walks_check(const struct table *t)
+/* Finds, by depth-first search from the root, the most rules that a lookup can meet. Several units
+ * may lead to the same one, so each is searched once. A cycle is refused, because a lookup could
+ * follow it for ever. */
+static const char *lookups_check(const struct table *t)
 {
     enum { UNSEEN = 255, OPEN = 254 };
     struct visit {
         uint32_t unit;
-        uint16_t byte; /* the next to follow */
-        uint8_t most;  /* rules on the best walk so far, the unit's own not counted */
+        uint16_t byte; /* the next byte to follow */
+        uint8_t most;  /* most rules found below the unit so far */
     } *path = malloc(t->n * sizeof *path);
-    uint8_t *rules = malloc(t->n); /* on the best walk from each unit on, its own included */
+    uint8_t *rules = malloc(t->n); /* [n] most rules from each unit on, its own included */
     const char *wrong = path && rules ? NULL : NO_MEMORY;
     size_t depth = 0;
     if (!wrong) {
@@ -186,7 +189,7 @@ static const char *walks_check(const struct table *t)
             uint32_t byte = v->byte++, child = unit_next(t, v->unit) ^ byte;
             if (!is_child(t, child, byte)) continue;
             if (rules[child] == OPEN) {
-                wrong = "a normalization table that goes round";
+                wrong = "a normalization table with a cycle";
             } else if (rules[child] == UNSEEN) {
                 rules[child] = OPEN;
                 path[depth++] = (struct visit){.unit = child};
@@ -222,7 +225,7 @@ static const char *charsmap_check(struct wire map)
         if ((next | 0xff) >= t.n) return wrong;
         if (unit_has_leaf(u) && (unit_at(&t, next) & 0x7fffffff) >= text) return wrong;
     }
-    return walks_check(&t);
+    return lookups_check(&t);
 }
 
 static const char *normalizer_check(struct wire w, struct facts *facts)
@@ -253,12 +256,12 @@ static const char *trainer_check(struct wire w, struct facts *facts)
             uint32_t bits = (uint32_t)f.value;
             memcpy(&facts->coverage, &bits, sizeof facts->coverage);
         }
-        if (f.number == 24) facts->space_behind = f.value;
+        if (f.number == 24) facts->space_suffix = f.value;
     }
     return NULL;
 }
 
-/* NULL, or what is wrong with one part of the model. */
+/* Checks one field of the model. Returns NULL, or what is wrong with it. */
 static const char *part_check(const struct field *f, struct facts *facts)
 {
     struct facts ignored;
@@ -284,7 +287,7 @@ static const char *part_check(const struct field *f, struct facts *facts)
 
 /* ---- tags ---- */
 
-/* The library gathers the tags that a text begins with in an array of this length. */
+/* The library stores the tags that a text begins with in an array of this length. */
 enum { TAGS_MAX = 64 };
 
 static int by_text(const void *x, const void *y)
@@ -294,8 +297,8 @@ static int by_text(const void *x, const void *y)
     return order ? order : (a->len > b->len) - (a->len < b->len);
 }
 
-/* In the order of their texts, a tag comes behind all that it begins with, and these behind one
- * another. */
+/* In sorted order the prefixes of a tag come before it. `begins` is the stack of those tags that
+ * are prefixes of the one being looked at. */
 static const char *tags_check(struct spm_piece *tag, int n)
 {
     const struct spm_piece *begins[TAGS_MAX];
@@ -327,7 +330,7 @@ enum heed_status spm_check(const char *data, size_t len, const char *name, struc
                            struct heed_error *err)
 {
     struct wire w = {(const unsigned char *)data, len};
-    /* the values of fields that are absent */
+    /* defaults of fields that are absent */
     struct facts facts = {.prefix = true, .squeeze = true, .escape = true, .coverage = 0.9995f};
     struct field f;
     int pieces = 0;
@@ -348,7 +351,7 @@ enum heed_status spm_check(const char *data, size_t len, const char *name, struc
     if (pieces == 0)
         return error_set(err, HEED_EFORMAT, "%s is not a SentencePiece model: it has no pieces",
                          name);
-    out->words_alone = facts.bpe && facts.prefix && facts.escape && !facts.space_behind &&
+    out->words_alone = facts.bpe && facts.prefix && facts.escape && !facts.space_suffix &&
                        !facts.squeeze && !facts.table && !facts.space_inside;
     out->coverage = facts.coverage;
     return HEED_OK;
@@ -395,7 +398,7 @@ static char *varint_write(char *to, size_t value)
     return to;
 }
 
-/* Moves [from, end) to the front at `to`; returns where it ends there. */
+/* Moves [from, end) down to `to`; returns where it ends there. */
 static char *close_gap(char *to, const char *from, const char *end)
 {
     memmove(to, from, (size_t)(end - from));
@@ -417,7 +420,7 @@ size_t spm_forget_threads(char *data, size_t len)
             if (inside.number != 16) continue;
             const char *content = (const char *)f.bytes.at, *behind = (const char *)spec.at;
             size_t left = f.bytes.left - (size_t)(behind - from), before = (size_t)(from - content);
-            at = varint_write(at + 1, left); /* behind the field's number */
+            at = varint_write(at + 1, left); /* the new length, behind the field's number */
             at = close_gap(at, content, content + before);
             return (size_t)(close_gap(at, behind, end) - data);
         }

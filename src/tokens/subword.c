@@ -2,10 +2,11 @@
  * subword.c - text to ids with BPE-dropout (Provilkov et al., 2020). Beside tokenizer, for training
  * alone.
  *
- * A word starts as a row of symbols, a character or a tag each. Two neighbours whose text is a
- * piece may join; the join with the best piece is done first, the leftmost of equals. A join that
- * is to be left out is forgotten when it is found. This is SentencePiece's algorithm, whose own
- * sampling draws from a generator that threads share.
+ * A word starts as a list of symbols, each a character or a tag. Two neighbours whose text together
+ * is a piece can be joined (a merge of BPE). The join that makes the best piece is done first, and
+ * of equal ones the leftmost. Dropout forgets a join when it is found. This is SentencePiece's
+ * algorithm; its own dropout is not used because its random numbers come from a generator that
+ * threads share.
  *
  * Call order: new, run..., free.
  */
@@ -30,17 +31,17 @@ struct symbol {
     const char *text;
     size_t len;
     int prev, next;
-    int32_t id;   /* NONE: a character, not looked up yet */
-    int32_t join; /* the piece that it makes with the next */
-    bool tag;     /* joins nothing */
+    int32_t id;   /* NONE: a character that is not looked up yet */
+    int32_t join; /* the piece that it makes with the next symbol; NONE: no piece, or dropped */
+    bool tag;     /* never joined */
 };
 
 struct subword {
-    uint64_t skip; /* a join is left out where a random word is below this */
+    uint64_t skip; /* a join is dropped if its 64 random bits are below this */
     struct spm_piece *piece;
-    size_t longest; /* bytes of a piece */
+    size_t longest; /* bytes of the longest piece */
     int32_t byte[256];
-    int32_t *tag; /* ids, the longest first */
+    int32_t *tag; /* ids of tags, the longest tag first */
     int tags;
     /* The ids of pieces by a hash of their text, with open addressing. */
     struct slot {
@@ -48,12 +49,12 @@ struct subword {
         int32_t id;
     } * slot;
     uint32_t mask; /* slots - 1 */
-    /* The word at hand. */
+    /* The word being encoded. */
     char *text;
     struct symbol *symbol;
     size_t cap; /* in symbols */
     int n;
-    uint64_t *heap; /* joins, the best on top: the id above, the left symbol below */
+    uint64_t *heap; /* possible joins, the best on top: id << 32 | left symbol */
     size_t joins;
 };
 
@@ -95,7 +96,8 @@ static void tag_put(struct subword *s, int32_t id)
     s->tag[at] = id;
 }
 
-/* False: the pieces are not in the order in which they are joined, or cannot write every text. */
+/* Puts the n pieces into the tables. Returns false where their ids are not in the order of their
+ * scores, by which they are joined, or where they cannot write every byte. */
 static bool pieces_put(struct subword *s, int n)
 {
     const struct spm_piece *last = NULL;
@@ -189,7 +191,7 @@ static uint64_t heap_pop(struct subword *s)
     return top;
 }
 
-/* Looks for the join of a symbol and the one behind it. */
+/* Looks up the join of a symbol with the next one. */
 static void join_look(struct subword *s, int left, uint64_t *random)
 {
     struct symbol *x = &s->symbol[left];
@@ -217,11 +219,11 @@ static void join_do(struct subword *s, int left, uint64_t *random)
 
 /* ---- words ---- */
 
-/* Room for a word of so many bytes, and for its ids. */
+/* Makes room for a word of so many bytes, and for its ids. */
 static enum heed_status word_room(struct subword *s, size_t bytes, struct heed_ids *out,
                                   struct heed_error *err)
 {
-    size_t need = bytes + 1; /* symbols, the space being one */
+    size_t need = bytes + 1; /* symbols; one more for the space */
     if (need > s->cap) {
         size_t cap = 2 * need;
         free(s->text);
@@ -229,7 +231,7 @@ static enum heed_status word_room(struct subword *s, size_t bytes, struct heed_i
         free(s->heap);
         s->text = malloc(cap * GROWTH);
         s->symbol = malloc(cap * sizeof *s->symbol);
-        s->heap = malloc(3 * cap * sizeof *s->heap); /* a join brings two more */
+        s->heap = malloc(3 * cap * sizeof *s->heap); /* each join may add two */
         s->cap = s->text && s->symbol && s->heap ? cap : 0;
         if (!s->cap) return error_memory(err, cap * sizeof *s->symbol, "a word");
     }
@@ -237,7 +239,7 @@ static enum heed_status word_room(struct subword *s, size_t bytes, struct heed_i
                          "the ids of a text", err);
 }
 
-/* The tag that a text begins with. */
+/* The longest tag that a text begins with, or NONE. */
 static int32_t tag_find(const struct subword *s, const char *text, size_t len)
 {
     for (int i = 0; i < s->tags; i++) {

@@ -1,8 +1,8 @@
 /*
- * tokenizer.cc - SentencePiece behind a small C face: text to ids and back. Second stage of the
- * walk.
+ * tokenizer.cc - SentencePiece behind a small C interface: text to ids and back. Second stage of
+ * the walk.
  *
- * NUL and bytes that are not UTF-8 become U+FFFD, one each.
+ * NUL and bytes that are not UTF-8 are read as U+FFFD, one each.
  *
  * Call order: load or parse, encode and decode..., free.
  */
@@ -33,9 +33,9 @@ struct heed_tokenizer {
     int size, bos, eos;
     bool words_alone;     /* see spm.h */
     std::vector<int> gap; /* words_alone: the ids of an empty word, as between two spaces */
-    std::vector<std::string> languages; /* their tags */
-    /* The same vocabulary where these are no tags, for texts that hold one; loaded when there is
-     * such a text. */
+    std::vector<std::string> languages; /* the tags of languages, such as >>de<< */
+    /* The same vocabulary in which the tags of languages are not tags, for texts that contain one
+     * as text. It is loaded when the first such text comes. */
     mutable sentencepiece::SentencePieceProcessor plain;
     mutable std::once_flag plain_once;
     bool knows_bytes;            /* see tokenizer_spells */
@@ -47,20 +47,21 @@ struct encoder {
     struct place {
         uint32_t at, n;
     };
-    std::unordered_map<std::string_view, place> words; /* where in ids */
-    std::deque<std::string> keys;                      /* what the views of words look at */
+    std::unordered_map<std::string_view, place> words; /* the place of a word in ids */
+    std::deque<std::string> keys;                      /* owns the text of the keys of words */
     std::vector<int> ids;
-    std::vector<int> fresh; /* of a word just encoded */
+    std::vector<int> fresh; /* ids of the word just encoded */
 };
 
 namespace
 {
 
 /* Where at least this part of the characters of the training text have pieces of their own, a model
- * has hardly seen the bytes of any other: one character in ten thousand, and each time another. */
+ * has hardly seen any bytes: one character in ten thousand, and rarely the same one twice. */
 constexpr float COVERAGE_OF_ALL = 0.9999f;
 constexpr size_t MODEL_BYTES_MAX = size_t(64) << 20;
-/* An encoder remembers this many words, of at most so many bytes; then it starts anew. */
+/* An encoder remembers this many words, none of more bytes than this; when it is full it forgets
+ * all of them. */
 constexpr size_t WORDS_MAX = 1 << 16, WORD_BYTES_MAX = 64;
 enum heed_status parse(const char *data, size_t len, const char *name, struct heed_tokenizer *t,
                        struct heed_error *err)
@@ -90,7 +91,8 @@ enum heed_status parse(const char *data, size_t len, const char *name, struct he
     for (int i = 0; i < t->size; i++)
         t->unspelled.push_back(t->processor.IsUnknown(i) ||
                                (t->processor.IsByte(i) && !t->knows_bytes));
-    /* One space is two empty words; the mark put in front of a text makes the first. */
+    /* The text " " is two empty words, one before the space and one behind it, so half of its ids
+     * are those of one. */
     status = t->processor.Encode(" ", &t->gap);
     t->words_alone = t->words_alone && status.ok() && t->gap.size() % 2 == 0;
     t->gap.resize(t->gap.size() / 2);
@@ -111,7 +113,7 @@ enum heed_status encode(const sentencepiece::SentencePieceProcessor &processor,
 constexpr size_t STRETCH_BYTES = 1 << 16;
 constexpr std::string_view WHITE_SPACE = "\t\n\v\f\r";
 
-/* The length of the tag that a text begins with; 0: none. */
+/* The length of the tag of a language that a text begins with; 0: none. */
 size_t language_at(const struct heed_tokenizer *t, std::string_view text)
 {
     for (const std::string &tag : t->languages)
@@ -138,14 +140,15 @@ const sentencepiece::SentencePieceProcessor &without_languages(const struct heed
     return t->plain;
 }
 
-/* A stretch of a text and how it is encoded. */
+/* A part of a text and the vocabulary that encodes it. */
 struct stretch {
     const sentencepiece::SentencePieceProcessor *processor;
     size_t at, len;
 };
 
-/* Appends a stretch, or several: where words stand alone, a long one is cut at spaces, since
- * SentencePiece takes a hundred bytes of memory for each of a text. */
+/* Appends a stretch to out. Where words can be encoded on their own, a long stretch is cut at
+ * spaces into several, because SentencePiece takes a hundred bytes of memory for each byte of a
+ * text. */
 void stretch_add(const struct heed_tokenizer *t, std::vector<stretch> *out, std::string_view text,
                  stretch x)
 {
@@ -159,8 +162,9 @@ void stretch_add(const struct heed_tokenizer *t, std::vector<stretch> *out, std:
     out->push_back({x.processor, x.at, end - x.at});
 }
 
-/* The stretches of a text to translate, without the spaces between, which every stretch gets at its
- * front. Most texts are one; a tag that is obeyed parts from tags that are not. */
+/* Cuts a text to translate into stretches. The space between two stretches belongs to neither,
+ * because SentencePiece puts one in front of every text. Most texts are one stretch; a tag at the
+ * front is a stretch of its own where the rest of the text contains a tag that is text. */
 std::vector<stretch> source_cut(const struct heed_tokenizer *t, std::string_view text, bool tagged)
 {
     std::vector<stretch> out;
@@ -175,7 +179,8 @@ std::vector<stretch> source_cut(const struct heed_tokenizer *t, std::string_view
     return out;
 }
 
-/* Well formed, with a space for white space: byte for byte where it was well formed. */
+/* The text as valid UTF-8, with a space for each other byte of white space. Its offsets are those
+ * of `text` where that was valid UTF-8. */
 std::string source_text(const char *text, size_t len)
 {
     std::string s = well_formed(text, len);
@@ -210,7 +215,8 @@ enum heed_status word_append(struct encoder *e, std::string_view word, struct he
             e->keys.clear();
             e->ids.clear();
         }
-        /* The word last: without memory for the others it is not remembered at all. */
+        /* The word is entered last, so that it is not remembered if memory for the others runs out.
+         */
         auto at = uint32_t(e->ids.size());
         e->ids.insert(e->ids.end(), e->fresh.begin(), e->fresh.end());
         e->keys.emplace_back(word);
@@ -237,7 +243,8 @@ std::string tags_of(const struct heed_tokenizer *t)
     return all.empty() ? " none" : all;
 }
 
-/* The ends of text's pieces, `offset` later each, in end[*at] and behind, as far as n. */
+/* Writes the ends of the pieces of text, plus `offset`, to end[*at] and further; there is room for
+ * n. */
 enum heed_status ends_of(const sentencepiece::ImmutableSentencePieceText &text, size_t offset,
                          size_t *end, size_t *at, size_t n, struct heed_error *err)
 {
