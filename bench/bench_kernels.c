@@ -85,13 +85,15 @@ static void run_add_columns(const struct work *w)
 
 static void run_drop(const struct work *w)
 {
-    for (int r = 0; r < ROWS; r++) w->k->drop(row_of(w, w->a, r), w->n, w->t, mask_of(w, r));
+    for (int r = 0; r < ROWS; r++)
+        w->k->activate(row_of(w, w->a, r), row_of(w, w->a, r), w->n, w->t, ACT_NONE, mask_of(w, r));
 }
 
-static void run_act_bwd(const struct work *w)
+static void run_relu_bwd(const struct work *w)
 {
     for (int r = 0; r < ROWS; r++)
-        w->k->act_bwd(row_of(w, w->a, r), row_of(w, w->b, r), w->n, w->t, true, mask_of(w, r));
+        w->k->activate_bwd(row_of(w, w->a, r), row_of(w, w->b, r), NULL, w->n, w->t, ACT_RELU,
+                           mask_of(w, r));
 }
 
 static void run_xent(const struct work *w)
@@ -155,7 +157,7 @@ static const struct bench {
     {"norm_bwd_columns", run_norm_bwd_columns, {256, 512}, 0, 2, 0},
     {"add_columns", run_add_columns, {512, 2048}, 0, 1, 0},
     {"drop", run_drop, {512, 2048}, 0.1f, 2, 0},
-    {"act_bwd", run_act_bwd, {512, 2048}, 0.1f, 3, 0},
+    {"relu_bwd", run_relu_bwd, {512, 2048}, 0.1f, 3, 0},
     {"xent", run_xent, {8000, 37000}, 0, 2, 0},
     {"top 1", run_top1, {8000, 37000}, 0, 1, 0},
     {"top 8", run_top8, {8000, 37000}, 0, 1, 0},

@@ -254,26 +254,47 @@ static void columns_case(const struct setting *s)
     for (int i = 0; i < 7; i++) free(all[i]);
 }
 
-static void drop_case(const struct setting *s)
+/* ---- activations: value and derivative of every kind ---- */
+
+static double value(enum activation_kind f, double z)
+{
+    return f == ACT_RELU ? fmax(z, 0) : z;
+}
+
+static double derivative(enum activation_kind f, double z)
+{
+    return f == ACT_RELU ? z > 0 : 1;
+}
+
+static void activation_case(const struct setting *s, enum activation_kind f)
 {
     int n = s->n;
-    void *y = row_random(n, s->t, 1), *old = row_copy(y, n, s->t);
-    s->k->drop(y, n, s->t, s->d);
-    for (int c = 0; c < n; c++)
-        check(get(y, c, s->t), get(old, c, s->t) * drop_factor(s->d, (uint32_t)c), 3, s->t);
-
-    /* y = drop(relu(x)) and its gradient, then the same without the ReLU */
-    void *dy = row_random(n, s->t, 2), *dy2 = row_copy(dy, n, s->t), *dy0 = row_copy(dy, n, s->t);
-    for (int c = 0; c < n; c++) set(y, (size_t)c, fmaxf((float)get(y, c, s->t), 0), s->t);
-    s->k->act_bwd(dy, y, n, s->t, true, s->d);
-    s->k->act_bwd(dy2, y, n, s->t, false, s->d);
+    void *z = row_random(n, s->t, 1), *y = row_new(n, s->t);
+    void *dy = row_random(n, s->t, 2), *by_y = row_copy(dy, n, s->t), *by_z = row_copy(dy, n, s->t);
+    for (int c = 0; c < n; c++) set(z, (size_t)c, 3 * (float)get(z, c, s->t), s->t);
+    void *in_place = row_copy(z, n, s->t);
+    s->k->activate(y, z, n, s->t, f, s->d);
+    s->k->activate(in_place, in_place, n, s->t, f, s->d);
+    assert_memory_equal(in_place, y, (size_t)n * type_size(s->t));
+    s->k->activate_bwd(by_z, y, z, n, s->t, f, s->d);
+    if (!activation_needs_z(f)) s->k->activate_bwd(by_y, y, NULL, n, s->t, f, s->d);
     for (int c = 0; c < n; c++) {
-        double want = get(dy0, c, s->t) * drop_factor(s->d, (uint32_t)c);
-        check(get(dy, c, s->t), get(y, c, s->t) > 0 ? want : 0, 3, s->t);
-        check(get(dy2, c, s->t), want, 3, s->t);
+        double x = get(z, c, s->t), mask = drop_factor(s->d, (uint32_t)c);
+        check(get(y, c, s->t), value(f, x) * mask, 8, s->t);
+        double want = get(dy, c, s->t) * derivative(f, x) * mask;
+        check(get(by_z, c, s->t), want, 4, s->t);
+        if (!activation_needs_z(f)) check(get(by_y, c, s->t), want, 4, s->t);
     }
-    void *rows[] = {y, old, dy, dy2, dy0};
-    for (int i = 0; i < 5; i++) free(rows[i]);
+    set(z, 0, NAN, s->t);
+    s->k->activate(y, z, n, s->t, f, s->d);
+    assert_true(isnan(get(y, 0, s->t)));
+    void *rows[] = {z, y, in_place, dy, by_y, by_z};
+    for (int i = 0; i < 6; i++) free(rows[i]);
+}
+
+static void activations_case(const struct setting *s)
+{
+    for (int f = 0; f < ACT_KINDS; f++) activation_case(s, (enum activation_kind)f);
 }
 
 static void xent_case(const struct setting *s)
@@ -443,10 +464,10 @@ static void test_columns(void **state)
     for_each_setting(columns_case);
 }
 
-static void test_drop(void **state)
+static void test_activations(void **state)
 {
     (void)state;
-    for_each_setting(drop_case);
+    for_each_setting(activations_case);
 }
 
 static void test_logits(void **state)
@@ -623,7 +644,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exp),     cmocka_unit_test(test_parts),
         cmocka_unit_test(test_embed),   cmocka_unit_test(test_norm),
-        cmocka_unit_test(test_columns), cmocka_unit_test(test_drop),
+        cmocka_unit_test(test_columns), cmocka_unit_test(test_activations),
         cmocka_unit_test(test_logits),  cmocka_unit_test(test_optimizer),
         cmocka_unit_test(test_threads), cmocka_unit_test(test_adam_decides),
         cmocka_unit_test(test_open),

@@ -50,9 +50,10 @@ static void call_embed_bwd(struct backend *be, const struct trial *t, const stru
 
 /* ---- linear ---- */
 
-static struct activation activation_of(const struct trial *t)
+static struct activation activation_of(const struct trial *t, struct mat z)
 {
-    return (struct activation){.kind = t->flags & RELU ? ACT_RELU : ACT_NONE, .drop = t->drop};
+    return (struct activation){
+        .kind = t->flags & ACTIVE ? t->op->activation : ACT_NONE, .z = z, .drop = t->drop};
 }
 
 static void plan_linear(struct trial *t)
@@ -61,12 +62,13 @@ static void plan_linear(struct trial *t)
     act(t, IN, "x", t->rows, t->cols, t->act);
     par(t, IN, "w", t->out, t->cols, t->act);
     t->flags &BIAS ? par(t, IN, "b", 1, t->out, TYPE_F32) : absent(t);
+    t->flags &KEEP ? act(t, OUT, "z", t->rows, t->out, t->act) : absent(t);
 }
 static void call_linear(struct backend *be, const struct trial *t, const struct mat *m,
                         const int32_t *ints)
 {
     (void)ints;
-    be->op->linear(be, m[0], m[1], m[2], m[3], activation_of(t));
+    be->op->linear(be, m[0], m[1], m[2], m[3], activation_of(t, m[4]));
 }
 
 static void plan_linear_bwd(struct trial *t)
@@ -78,14 +80,18 @@ static void plan_linear_bwd(struct trial *t)
     act(t, IN, "dy", t->rows, t->out, t->act);
     act(t, IN, "x", t->rows, t->cols, t->act);
     par(t, IN, "w", t->out, t->cols, t->act);
+    bool keep = t->flags & KEEP || (t->flags & ACTIVE && activation_needs_z(t->op->activation));
+    keep ? slot_add(t, IN, "z", t->rows, t->cols, t->act, true, -4, 4) : absent(t);
 }
-/* x as linear leaves it: what is zero in it agrees with the mask. */
+/* Without z x is as linear leaves it: what is zero in it agrees with the mask. With z the x of a
+ * trial has nothing to do with it: the gradient of x may not depend on x. */
 static void prepare_linear_bwd(struct backend *ref, const struct trial *t, const struct mat *m)
 {
     (void)ref;
+    if (m[6].p) return;
     for (int i = 0; i < m[4].rows; i++)
         for (int c = 0; c < m[4].cols; c++) {
-            double z = number(m[4], i, c), y = t->flags & RELU && z < 0 ? 0 : z;
+            double z = number(m[4], i, c), y = t->flags & ACTIVE && z < 0 ? 0 : z;
             number_set(m[4], i, c, y * (double)drop_factor(drop_row(t->drop, i), c));
         }
 }
@@ -94,7 +100,7 @@ static void call_linear_bwd(struct backend *be, const struct trial *t, const str
 {
     (void)ints;
     be->op->linear_bwd(be, m[0], t->flags & BETA ? 1 : 0, m[1], m[2], m[3], m[4], m[5],
-                       activation_of(t));
+                       activation_of(t, m[6]));
 }
 
 /* ---- attention: cols is the width of a head, out the number of heads ---- */
@@ -367,14 +373,15 @@ static const int large_vectors[][3] = {{1, 1000003}, {1, 4000000}, {-1}};
 static const struct op_case cases[] = {
     {"embed", plan_embed, call_embed, grid, large_grid, .flags = DROP | VIEW},
     {"linear", plan_linear, call_linear, products, large_products,
-     .flags = DROP | VIEW | RELU | BIAS},
+     .flags = DROP | VIEW | ACTIVE | BIAS | KEEP, .activation = ACT_RELU},
     {"attend", plan_attend, call_attend, attentions, large_attentions,
      .flags = DROP | VIEW | CAUSAL | CROSS},
     {"add_norm", plan_add_norm, call_add_norm, grid, large_grid,
      .flags = DROP | VIEW | KEEP | ALIAS},
     {"embed_bwd", plan_embed_bwd, call_embed_bwd, grid, large_grid, .flags = DROP | VIEW},
     {"linear_bwd", plan_linear_bwd, call_linear_bwd, products, large_products,
-     .flags = DROP | VIEW | RELU | BIAS, .prepare = prepare_linear_bwd},
+     .flags = DROP | VIEW | ACTIVE | BIAS | KEEP, .activation = ACT_RELU,
+     .prepare = prepare_linear_bwd},
     {"linear_bwd", plan_linear_bwd, call_linear_bwd, products, large_products,
      .flags = VIEW | BETA | NODX}, /* where nothing else is done to dx */
     {"attend_bwd", plan_attend_bwd, call_attend_bwd, attentions, large_attentions,

@@ -30,11 +30,11 @@
 enum flag {
     DROP = 1,    /* dropout on */
     VIEW = 2,    /* activations are columns of a wider matrix */
-    RELU = 4,    /* an activation in linear */
+    ACTIVE = 4,  /* linear has the activation of the case */
     BIAS = 8,    /* a bias in linear, and in backward its gradient */
     BETA = 16,   /* dx is added to; without: written over NaNs */
     NODX = 32,   /* linear_bwd without dx */
-    KEEP = 64,   /* add_norm keeps xhat and rstd */
+    KEEP = 64,   /* what backward needs is kept: xhat and rstd of add_norm, z of linear */
     ALIAS = 128, /* add_norm's y is x */
     GRAD = 256,  /* xent turns logits into gradients */
     CAUSAL = 512,
@@ -96,6 +96,7 @@ struct op_case {
     const int (*shape)[3]; /* ends with rows < 0 */
     const int (*large)[3]; /* for devices: tried with all flags but VIEW, and with none */
     unsigned flags;        /* every subset is tried */
+    enum activation_kind activation;
     void (*prepare)(struct backend *ref, const struct trial *t, const struct mat *m);
 };
 

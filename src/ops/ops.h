@@ -104,14 +104,21 @@ struct drop {
     uint32_t site; /* which dropout of the model */
 };
 
-enum activation_kind { ACT_NONE, ACT_RELU };
+enum activation_kind { ACT_NONE, ACT_RELU, ACT_KINDS };
+
+/* Whether backward needs the input z of the activation. ReLU shows what it did in its output: what
+ * is above 0 there was above 0 before and was not dropped. */
+static inline bool activation_needs_z(enum activation_kind kind)
+{
+    return kind != ACT_NONE && kind != ACT_RELU;
+}
 
 /* What linear does to the product z = x wT + b before it stores y: y = drop(f(z)), where f is the
  * function that kind names. {0}: y = z. */
 struct activation {
     enum activation_kind kind;
-    struct mat z; /* like y: where linear stores z for backward, if the kind needs it there; absent
-                   * otherwise, and where there is no backward */
+    struct mat z; /* where linear stores z, rounded to y's type, for backward; a matrix like y.
+                   * Absent: not stored; then there is no backward, or the kind does not need z */
     struct drop drop;
 };
 
@@ -208,8 +215,8 @@ struct ops {
     /* dw += dyT x; dx = beta*dx + dy w (absent: not wanted). f is the activation that the linear
      * before this one made x with, x = drop(f(z)) with a z of its own: dx is taken back through
      * dropout and f too and is the gradient of that z, and db (absent: not wanted), the gradient of
-     * that linear's bias, += column sums of dx as stored. With an activation, dropout or db, dx is
-     * there and beta is 0. */
+     * that linear's bias, += column sums of dx as stored. f.z, where present, is read. With an
+     * activation, dropout or db, dx is present and beta is 0. */
     void (*linear_bwd)(struct backend *be, struct mat dx, float beta, struct mat db, struct mat dw,
                        struct mat dy, struct mat x, struct mat w, struct activation f);
     /* writes dq, dk, dv of the rows that a's sentences own; reads a's q, k, v, o, lse */

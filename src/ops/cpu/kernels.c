@@ -12,6 +12,7 @@
 
 #include "ops/adam.h"
 #include "ops/bf16.h"
+#include "ops/cpu/activation.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/vec.h"
 
@@ -280,27 +281,55 @@ static void add_columns(float *db, const void *dy, int ld, int rows, int n, enum
         columns_body(NULL, db, dy, ld, NULL, 0, rows, n, TYPE_F32);
 }
 
-/* ---- dropout and activation ---- */
+/* ---- activation and dropout: paper 3.3, 5.4 ---- */
 
-INLINE void drop_at(void *y, int i, int k, enum type t, struct drop_row d)
+INLINE void activate_at(void *y, const void *z, int i, int k, enum type t, enum activation_kind f,
+                        struct drop_row d)
 {
-    vf_store_part(y, i, k, vf_load_part(y, i, k, 0, t) * vf_drop(d, (uint32_t)i), t);
+    vf x = activation_value(f, vf_load_part(z, i, k, 0, t));
+    vf_store_part(y, i, k, masked(x, d, i), t);
 }
 
-INLINE void drop_body(void *y, int n, enum type t, struct drop_row d)
+INLINE void activate_body(void *y, const void *z, int n, enum type t, enum activation_kind f,
+                          struct drop_row d)
 {
     int i = 0;
-    for (; i + W <= n; i += W) drop_at(y, i, W, t, d);
-    if (i < n) drop_at(y, i, n - i, t, d);
+    for (; i + W <= n; i += W) activate_at(y, z, i, W, t, f, d);
+    if (i < n) activate_at(y, z, i, n - i, t, f, d);
 }
 
-static void drop(void *y, int n, enum type t, struct drop_row d)
+INLINE void activate_typed(void *y, const void *z, int n, enum type t, enum activation_kind f,
+                           struct drop_row d)
 {
-    if (!d.threshold) return;
-    if (t == TYPE_BF16)
-        drop_body(y, n, TYPE_BF16, d);
+    if (f == ACT_NONE)
+        activate_body(y, z, n, t, ACT_NONE, d);
     else
-        drop_body(y, n, TYPE_F32, d);
+        activate_body(y, z, n, t, f, d);
+}
+
+static void activate(void *y, const void *z, int n, enum type t, enum activation_kind f,
+                     struct drop_row d)
+{
+    if (t == TYPE_BF16)
+        activate_typed(y, z, n, TYPE_BF16, f, d);
+    else
+        activate_typed(y, z, n, TYPE_F32, f, d);
+}
+
+INLINE void activate_bwd_at(void *dy, const void *z, int i, int k, enum type t,
+                            enum activation_kind f, struct drop_row d)
+{
+    vf u = masked(vf_load_part(dy, i, k, 0, t), d, i);
+    u = u * activation_derivative(f, vf_load_part(z, i, k, 0, t));
+    vf_store_part(dy, i, k, u, t);
+}
+
+INLINE void activate_bwd_body(void *dy, const void *z, int n, enum type t, enum activation_kind f,
+                              struct drop_row d)
+{
+    int i = 0;
+    for (; i + W <= n; i += W) activate_bwd_at(dy, z, i, W, t, f, d);
+    if (i < n) activate_bwd_at(dy, z, i, n - i, t, f, d);
 }
 
 /* After a ReLU the zeros of y are the mask: what was dropped is 0, what is above 0 was kept. */
@@ -318,14 +347,25 @@ INLINE void relu_bwd_body(void *dy, const void *y, int n, enum type t, float sca
     if (i < n) relu_bwd_at(dy, y, i, n - i, t, scale);
 }
 
-static void act_bwd(void *dy, const void *y, int n, enum type t, bool relu, struct drop_row d)
+INLINE void activate_bwd_typed(void *dy, const void *y, const void *z, int n, enum type t,
+                               enum activation_kind f, struct drop_row d)
 {
-    if (!relu)
-        drop(dy, n, t, d);
-    else if (t == TYPE_BF16)
-        relu_bwd_body(dy, y, n, TYPE_BF16, d.scale);
+    if (z)
+        activate_bwd_body(dy, z, n, t, f, d);
+    else if (f == ACT_RELU)
+        relu_bwd_body(dy, y, n, t, d.scale);
     else
-        relu_bwd_body(dy, y, n, TYPE_F32, d.scale);
+        activate_body(dy, dy, n, t, ACT_NONE, d);
+}
+
+static void activate_bwd(void *dy, const void *y, const void *z, int n, enum type t,
+                         enum activation_kind f, struct drop_row d)
+{
+    assert(z || !activation_needs_z(f));
+    if (t == TYPE_BF16)
+        activate_bwd_typed(dy, y, z, n, TYPE_BF16, f, d);
+    else
+        activate_bwd_typed(dy, y, z, n, TYPE_F32, f, d);
 }
 
 /* ---- rows of logits ---- */
@@ -538,8 +578,8 @@ const struct kernels TABLE(ISA) = {
     .norm = norm,
     .norm_bwd = norm_bwd,
     .norm_bwd_columns = norm_bwd_columns,
-    .drop = drop,
-    .act_bwd = act_bwd,
+    .activate = activate,
+    .activate_bwd = activate_bwd,
     .add_columns = add_columns,
     .xent = xent,
     .sum_squares = sum_squares,

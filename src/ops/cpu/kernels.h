@@ -27,11 +27,13 @@ struct kernels {
      * ld elements apart, in row order */
     void (*norm_bwd_columns)(float *dg, float *db, const void *dy, int ldy, const void *xhat,
                              int ldx, int rows, int n, enum type t);
-    /* y *= mask, in place */
-    void (*drop)(void *y, int n, enum type t, struct drop_row d);
-    /* dy *= mask, and dy = 0 where relu and y <= 0, in place. A y dropped to 0 gives 0 either way.
-     */
-    void (*act_bwd)(void *dy, const void *y, int n, enum type t, bool relu, struct drop_row d);
+    /* y = f(z) * mask; y may be z */
+    void (*activate)(void *y, const void *z, int n, enum type t, enum activation_kind f,
+                     struct drop_row d);
+    /* dy *= f'(z) * mask, in place. With f ACT_RELU z may be NULL: then y = f(z) * mask tells, as
+     * it is 0 wherever f'(z) or the mask is. With ACT_NONE both may be NULL. */
+    void (*activate_bwd)(void *dy, const void *y, const void *z, int n, enum type t,
+                         enum activation_kind f, struct drop_row d);
     /* db[c] += sum over rows of dy: a strip of n columns, in row order */
     void (*add_columns)(float *db, const void *dy, int ld, int rows, int n, enum type t);
     /* see xent in ops.h; one row; loss[2] */

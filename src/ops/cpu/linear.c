@@ -27,37 +27,53 @@ static void clear_slack(struct mat m)
         memset(mat_at(m, r, 0), 0, (size_t)m.cols * type_size(m.type));
 }
 
+/* y = x wT + b, through ReLU where asked. */
+static void multiply(struct cpu *cpu, struct mat y, struct mat x, struct mat w, struct mat b,
+                     bool relu)
+{
+    struct packed_weights p = cpu_packed(w);
+    if (!type_packed(w.type)) {
+        gemm_run(cpu->gemm,
+                 &(struct gemm_job){
+                     .c = padded(y), .a = padded(x), .b = w, .tb = true, .bias = b, .relu = relu});
+        return;
+    }
+    assert(y.type == TYPE_F32 && x.type == TYPE_F32);
+    if (!cpu->failed.status)
+        packed_run(&cpu->packed, y.p, y.ld, x.p, x.ld, y.rows, &p, b.p, relu, cpu->threads,
+                   &cpu->failed);
+}
+
+static void activate(struct cpu *cpu, struct mat y, struct mat z, enum activation_kind kind,
+                     struct drop d)
+{
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(y)))
+    for (int r = 0; r < y.rows; r++)
+        cpu->k->activate(mat_at(y, r, 0), mat_at(z, r, 0), y.cols, y.type, kind,
+                         drop_row(d, (uint64_t)r));
+}
+
 void cpu_linear(struct backend *be, struct mat y, struct mat x, struct mat w, struct mat b,
                 struct activation f)
 {
     struct cpu *cpu = cpu_of(be);
-    if (type_packed(w.type)) {
-        struct packed_weights p = cpu_packed(w);
-        assert(y.type == TYPE_F32 && x.type == TYPE_F32 && f.drop.p == 0);
-        if (!cpu->failed.status)
-            packed_run(&cpu->packed, y.p, y.ld, x.p, x.ld, y.rows, &p, b.p, f.kind == ACT_RELU,
-                       cpu->threads, &cpu->failed);
-        return;
+    if (f.z.p || activation_needs_z(f.kind)) {
+        struct mat z = f.z.p ? f.z : y;
+        multiply(cpu, z, x, w, b, false);
+        activate(cpu, y, z, f.kind, f.drop);
+    } else {
+        multiply(cpu, y, x, w, b, f.kind == ACT_RELU);
+        if (f.drop.p > 0) activate(cpu, y, y, ACT_NONE, f.drop);
     }
-    gemm_run(cpu->gemm, &(struct gemm_job){.c = padded(y),
-                                           .a = padded(x),
-                                           .b = w,
-                                           .tb = true,
-                                           .bias = b,
-                                           .relu = f.kind == ACT_RELU});
-    if (f.drop.p == 0) return;
-#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(y)))
-    for (int r = 0; r < y.rows; r++)
-        cpu->k->drop(mat_at(y, r, 0), y.cols, y.type, drop_row(f.drop, (uint64_t)r));
 }
 
-/* dx, the gradient of x = drop(act(z)), becomes the gradient of z. */
-static void mask(struct cpu *cpu, struct mat dx, struct mat x, bool relu, struct drop d)
+/* dx, the gradient of x = drop(f(z)), becomes the gradient of z. */
+static void activate_bwd(struct cpu *cpu, struct mat dx, struct mat x, struct activation f)
 {
 #pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(dx)))
     for (int r = 0; r < dx.rows; r++)
-        cpu->k->act_bwd(mat_at(dx, r, 0), mat_at(x, r, 0), dx.cols, dx.type, relu,
-                        drop_row(d, (uint64_t)r));
+        cpu->k->activate_bwd(mat_at(dx, r, 0), mat_at(x, r, 0), f.z.p ? mat_at(f.z, r, 0) : NULL,
+                             dx.cols, dx.type, f.kind, drop_row(f.drop, (uint64_t)r));
 }
 
 static void add_columns(struct cpu *cpu, struct mat db, struct mat dx)
@@ -73,8 +89,8 @@ void cpu_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat db
                     struct mat dy, struct mat x, struct mat w, struct activation f)
 {
     struct cpu *cpu = cpu_of(be);
-    bool relu = f.kind == ACT_RELU;
-    assert((dx.p && beta == 0) || (!relu && f.drop.p == 0 && !db.p));
+    bool identity = f.kind == ACT_NONE && f.drop.p == 0;
+    assert((dx.p && beta == 0) || (identity && !db.p));
     if (dy.rows == 0) return;
     clear_slack(dy);
     clear_slack(x);
@@ -82,6 +98,6 @@ void cpu_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat db
              &(struct gemm_job){.c = dw, .a = padded(dy), .b = padded(x), .ta = true, .beta = 1});
     if (!dx.p) return;
     gemm_run(cpu->gemm, &(struct gemm_job){.c = padded(dx), .a = padded(dy), .b = w, .beta = beta});
-    if (relu || f.drop.p > 0) mask(cpu, dx, x, relu, f.drop);
+    if (!identity) activate_bwd(cpu, dx, x, f);
     if (db.p) add_columns(cpu, db, dx);
 }

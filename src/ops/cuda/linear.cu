@@ -1,12 +1,13 @@
 /*
  * linear.cu - the linear layer, forward and backward: see ops.h.
  *
- * Bias and ReLU are done by the product where it ends; dropout after them, and in backward the way
- * through both and the sum for the bias after the product that gives dx, are kernels of their own:
+ * The product adds the bias and applies ReLU to its result before it stores it. Other activations,
+ * dropout, and in backward the way through both and the sum for the bias, are kernels of their own:
  * one pass over the matrix, which hopper.cu saves where it can.
  */
 #include <assert.h>
 
+#include "ops/cuda/activation.h"
 #include "ops/cuda/blas.h"
 #include "ops/cuda/device.h"
 
@@ -42,38 +43,48 @@ enum {
     STRIP_BLOCKS = 132 * 8 /* about so many: enough for the largest GPU, the same on all */
 };
 
-/* dx of some rows and LANES * V columns, the gradient of x = drop(act(z)), becomes that of z; what
- * is left is summed by columns into a row of partial. After a ReLU x itself is the mask: what was
- * dropped is 0, what is above 0 was kept. */
-template <class T, int V>
+/* How dx, the gradient of x = drop(f(z)), becomes that of z */
+enum way_back {
+    BY_MASK, /* f is the identity: dropout alone */
+    BY_X,    /* f is ReLU: what x says; what was dropped is 0 in it, what is above 0 was kept */
+    BY_Z     /* any f: f'(z) and dropout */
+};
+
+/* dx of some rows and LANES * V columns becomes the gradient of z, as stored, and is summed by
+ * columns into a row of partial. seen: x or z, whichever is read on this way back. */
+template <class T, int V, enum way_back WAY>
 static __global__ void __launch_bounds__(LANES *STRIP_WARPS)
-    strip(rows<T> dx, rows<const T> x, float *partial, int n, int cols, bool relu,
-          struct drop_site site, int height)
+    strip(rows<T> dx, rows<const T> seen, float *partial, int n, int cols,
+          enum activation_kind kind, struct drop_site site, int height)
 {
     __shared__ float part[STRIP_WARPS][LANES * V + 1];
     int tx = threadIdx.x, ty = threadIdx.y, col = (blockIdx.x * LANES + tx) * V;
     int first = blockIdx.y * height, last = min(n, first + height);
-    bool mask = relu || site.threshold;
+    bool changed = WAY != BY_MASK || site.threshold;
     float sum[V] = {};
     for (int r = first + ty; r < last && col < cols; r += STRIP_WARPS * STRIP_DEPTH) {
-        float g[STRIP_DEPTH][V], seen[STRIP_DEPTH][V];
+        float g[STRIP_DEPTH][V], other[STRIP_DEPTH][V];
 #pragma unroll
         for (int i = 0; i < STRIP_DEPTH; i++) {
             int row = r + i * STRIP_WARPS;
             if (row < last) load(g[i], dx.at(row, col));
-            if (row < last && relu) load(seen[i], x.at(row, col));
+            if (row < last && WAY != BY_MASK) load(other[i], seen.at(row, col));
         }
 #pragma unroll
         for (int i = 0; i < STRIP_DEPTH; i++) {
             int row = r + i * STRIP_WARPS;
             if (row >= last) continue;
-            if (relu) {
+            if (WAY == BY_X) {
 #pragma unroll
-                for (int v = 0; v < V; v++) g[i][v] = seen[i][v] <= 0 ? 0 : g[i][v] * site.scale;
+                for (int v = 0; v < V; v++) g[i][v] = other[i][v] <= 0 ? 0 : g[i][v] * site.scale;
             } else {
                 drop(g[i], mask_of(site, row), col);
             }
-            if (mask) {
+            if (WAY == BY_Z) {
+#pragma unroll
+                for (int v = 0; v < V; v++) g[i][v] *= activation_derivative(kind, other[i][v]);
+            }
+            if (changed) {
 #pragma unroll
                 for (int v = 0; v < V; v++) g[i][v] = as_stored(g[i][v], dx.p);
                 store(dx.at(row, col), g[i]);
@@ -94,9 +105,9 @@ static __global__ void __launch_bounds__(LANES *STRIP_WARPS)
     }
 }
 
-template <class T, int V>
-static void strip_run(struct gpu *c, struct mat dx, struct mat db, struct mat x, bool relu,
-                      struct drop d)
+template <class T, int V, enum way_back WAY>
+static void strip_run(struct gpu *c, struct mat dx, struct mat db, struct mat seen,
+                      enum activation_kind kind, struct drop d)
 {
     int strips = ceiling(dx.cols, LANES * V), batch = STRIP_WARPS * STRIP_DEPTH;
     int most = min(STRIP_BLOCKS / min(strips, STRIP_BLOCKS),
@@ -104,54 +115,79 @@ static void strip_run(struct gpu *c, struct mat dx, struct mat db, struct mat x,
     int height = ceiling(ceiling(dx.rows, most), batch) * batch, heights = ceiling(dx.rows, height);
     float *partial = db.p ? (float *)c->scratch : NULL;
     struct sums sums = {{(float *)db.p}, 1};
-    strip<T, V><<<dim3(strips, heights), dim3(LANES, STRIP_WARPS), 0, c->stream>>>(
-        rows_of<T>(dx), rows_of<const T>(x), partial, dx.rows, dx.cols, relu, drop_site(d), height);
+    strip<T, V, WAY><<<dim3(strips, heights), dim3(LANES, STRIP_WARPS), 0, c->stream>>>(
+        rows_of<T>(dx), rows_of<const T>(seen), partial, dx.rows, dx.cols, kind, drop_site(d),
+        height);
     if (db.p) cuda_add_partials(c, sums, partial, heights, dx.cols);
 }
 
-/* Takes dx back through activation and dropout, where there is one, and sums it into db. */
-static void strip_any(struct gpu *c, struct mat dx, struct mat db, struct mat x, bool relu,
-                      struct drop d)
+template <enum way_back WAY>
+static void strip_way(struct gpu *c, struct mat dx, struct mat db, struct mat seen,
+                      enum activation_kind kind, struct drop d)
 {
-    bool mask = relu || d.p > 0, wide = mat_wide(dx) && (!relu || mat_wide(x));
-    double passes = (mask ? 2 : 1) + (relu ? 1 : 0);
-    if (!mask && !db.p) return;
-    cuda_mark(c, mask ? "linear_bwd, mask" : "linear_bwd, bias", passes * mat_bytes(dx), 0);
+    bool wide = mat_wide(dx) && (WAY == BY_MASK || mat_wide(seen));
     if (dx.type == TYPE_BF16)
-        wide ? strip_run<bf16, 8>(c, dx, db, x, relu, d)
-             : strip_run<bf16, 1>(c, dx, db, x, relu, d);
+        wide ? strip_run<bf16, 8, WAY>(c, dx, db, seen, kind, d)
+             : strip_run<bf16, 1, WAY>(c, dx, db, seen, kind, d);
     else
-        wide ? strip_run<float, 8>(c, dx, db, x, relu, d)
-             : strip_run<float, 1>(c, dx, db, x, relu, d);
+        wide ? strip_run<float, 8, WAY>(c, dx, db, seen, kind, d)
+             : strip_run<float, 1, WAY>(c, dx, db, seen, kind, d);
+}
+
+/* Takes dx, the gradient of x, back through dropout and f, where there is one, and sums it into
+ * db. */
+static void strip_any(struct gpu *c, struct mat dx, struct mat db, struct mat x,
+                      struct activation f)
+{
+    bool changed = f.kind != ACT_NONE || f.drop.p > 0;
+    double passes = (changed ? 2 : 1) + (f.kind != ACT_NONE ? 1 : 0);
+    if (!changed && !db.p) return;
+    cuda_mark(c, changed ? "linear_bwd, mask" : "linear_bwd, bias", passes * mat_bytes(dx), 0);
+    if (f.kind == ACT_NONE)
+        strip_way<BY_MASK>(c, dx, db, x, f.kind, f.drop);
+    else if (f.z.p)
+        strip_way<BY_Z>(c, dx, db, f.z, f.kind, f.drop);
+    else
+        strip_way<BY_X>(c, dx, db, x, f.kind, f.drop);
 }
 
 /* ---- forward ---- */
 
 enum { THREADS = 256 };
 
+/* y = drop(f(z)); y may be z */
 template <class T, int V>
-static __global__ void drop_rows(rows<T> y, int cols, struct drop_site site)
+static __global__ void activate(rows<T> y, rows<const T> z, int cols, enum activation_kind kind,
+                                struct drop_site site)
 {
     int row = blockIdx.x, col = (blockIdx.y * THREADS + threadIdx.x) * V;
     float x[V];
     if (col >= cols) return;
-    load(x, y.at(row, col));
+    load(x, z.at(row, col));
+#pragma unroll
+    for (int v = 0; v < V; v++) x[v] = activation_value(kind, x[v]);
     drop(x, mask_of(site, row), col);
     store(y.at(row, col), x);
 }
 
-template <class T, int V> static void drop_run(struct gpu *c, struct mat y, struct drop d)
+template <class T, int V>
+static void activate_run(struct gpu *c, struct mat y, struct mat z, enum activation_kind kind,
+                         struct drop d)
 {
     dim3 grid(y.rows, ceiling(y.cols, THREADS * V));
-    drop_rows<T, V><<<grid, THREADS, 0, c->stream>>>(rows_of<T>(y), y.cols, drop_site(d));
+    activate<T, V><<<grid, THREADS, 0, c->stream>>>(rows_of<T>(y), rows_of<const T>(z), y.cols,
+                                                    kind, drop_site(d));
 }
 
-static void drop_any(struct gpu *c, struct mat y, struct drop d)
+static void activate_any(struct gpu *c, struct mat y, struct mat z, enum activation_kind kind,
+                         struct drop d)
 {
+    bool wide = mat_wide(y) && mat_wide(z);
+    cuda_mark(c, kind == ACT_NONE ? "linear, dropout" : "linear, activation", 2 * mat_bytes(y), 0);
     if (y.type == TYPE_BF16)
-        mat_wide(y) ? drop_run<bf16, 8>(c, y, d) : drop_run<bf16, 1>(c, y, d);
+        wide ? activate_run<bf16, 8>(c, y, z, kind, d) : activate_run<bf16, 1>(c, y, z, kind, d);
     else
-        mat_wide(y) ? drop_run<float, 8>(c, y, d) : drop_run<float, 1>(c, y, d);
+        wide ? activate_run<float, 8>(c, y, z, kind, d) : activate_run<float, 1>(c, y, z, kind, d);
 }
 
 /* cuBLASLt wants the bias in the type of y. */
@@ -223,8 +259,9 @@ static void linear_packed(struct gpu *c, struct mat y, struct mat x, struct mat 
     }
 }
 
-void cuda_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
-                 struct activation f)
+/* y = drop(f(x wT + b)) with f the identity or ReLU, by the product itself as far as it can */
+static void linear_fused(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
+                         struct activation f)
 {
     bool relu = f.kind == ACT_RELU;
     if (f.drop.p == 0 && cuda_linear_few(c, y, x, w, b, relu)) return;
@@ -244,9 +281,19 @@ void cuda_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct
                         .relu = relu,
                         .name = "linear"};
     blas_run(c, &p);
-    if (f.drop.p == 0) return;
-    cuda_mark(c, "linear, dropout", 2 * mat_bytes(y), 0);
-    drop_any(c, y, f.drop);
+    if (f.drop.p > 0) activate_any(c, y, y, ACT_NONE, f.drop);
+}
+
+void cuda_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
+                 struct activation f)
+{
+    if (f.z.p || activation_needs_z(f.kind)) {
+        struct mat z = f.z.p ? f.z : y;
+        linear_fused(c, z, x, w, b, (struct activation){});
+        activate_any(c, y, z, f.kind, f.drop);
+    } else {
+        linear_fused(c, y, x, w, b, f);
+    }
 }
 
 /* ---- backward ---- */
@@ -255,10 +302,11 @@ void cuda_linear_bwd(struct gpu *c, struct mat dx, float beta, struct mat db, st
                      struct mat dy, struct mat x, struct mat w, struct activation f)
 {
     assert((dx.p && beta == 0) || (f.kind == ACT_NONE && f.drop.p == 0 && !db.p));
+    assert(f.z.p || !activation_needs_z(f.kind));
     if (dx.p && !hopper_linear_dx(c, dx, db, dy, x, w, f)) {
         struct product p = {.c = dx, .a = dy, .b = w, .beta = beta, .name = "linear_bwd, dx"};
         blas_run(c, &p);
-        strip_any(c, dx, db, x, f.kind == ACT_RELU, f.drop);
+        strip_any(c, dx, db, x, f);
     }
     struct product p = {.c = dw, .a = dy, .b = x, .ta = true, .beta = 1, .name = "linear_bwd, dw"};
     blas_run(c, &p);

@@ -167,7 +167,36 @@ static void ref_embed_bwd(struct backend *be, struct mat de, const int32_t *id, 
     }
 }
 
-/* ---- linear, with the feed-forward's ReLU: paper 3.3 ---- */
+/* ---- activations ---- */
+
+static double activation_value(enum activation_kind kind, double z)
+{
+    switch (kind) {
+    case ACT_RELU:
+        return z < 0 ? 0 : z;
+    default:
+        return z;
+    }
+}
+
+static double activation_derivative(enum activation_kind kind, double z)
+{
+    switch (kind) {
+    case ACT_RELU:
+        return z > 0 ? 1 : 0;
+    default:
+        return 1;
+    }
+}
+
+/* ---- linear: paper 3.3 ---- */
+
+/* Stores what linear makes of element (i, o) of the product. */
+static void set_activated(struct mat y, int i, int o, double z, struct activation f)
+{
+    if (f.z.p) set(f.z, i, o, z);
+    set(y, i, o, activation_value(f.kind, z) * drop_factor(drop_row(f.drop, i), o));
+}
 
 /* row: [x.cols] of work space */
 static void linear_packed(float *row, struct mat y, struct mat x, struct mat w, struct mat b,
@@ -181,8 +210,7 @@ static void linear_packed(float *row, struct mat y, struct mat x, struct mat w, 
             const float *v = packed_at(w, o);
             double s = 0;
             for (int c = 0; c < x.cols; c++) s += (double)row[c] * v[1 + c];
-            s = s * scale * v[0] + (b.p ? get(b, 0, o) : 0);
-            set(y, i, o, f.kind == ACT_RELU && s < 0 ? 0 : s);
+            set_activated(y, i, o, s * scale * v[0] + (b.p ? get(b, 0, o) : 0), f);
         }
     }
 }
@@ -194,15 +222,12 @@ static void ref_linear(struct backend *be, struct mat y, struct mat x, struct ma
         linear_packed(((struct ref *)be)->row, y, x, w, b, f);
         return;
     }
-    for (int i = 0; i < y.rows; i++) {
-        struct drop_row mask = drop_row(f.drop, i);
+    for (int i = 0; i < y.rows; i++)
         for (int o = 0; o < y.cols; o++) {
             double s = b.p ? get(b, 0, o) : 0;
             for (int c = 0; c < x.cols; c++) s += get(x, i, c) * get(w, o, c);
-            if (f.kind == ACT_RELU && s < 0) s = 0;
-            set(y, i, o, s * drop_factor(mask, o));
+            set_activated(y, i, o, s, f);
         }
-    }
 }
 
 /* A bias was added to every row. */
@@ -221,13 +246,15 @@ static void ref_linear_bwd(struct backend *be, struct mat dx, float beta, struct
 {
     (void)be;
     assert((dx.p && beta == 0) || (f.kind == ACT_NONE && f.drop.p == 0 && !db.p));
+    assert(f.z.p || !activation_needs_z(f.kind));
     for (int i = 0; i < dx.rows; i++) {
         struct drop_row mask = drop_row(f.drop, i);
         for (int c = 0; c < dx.cols; c++) {
-            bool off = f.kind == ACT_RELU && get(x, i, c) <= 0;
+            /* where z was not stored, a ReLU's output x has the sign of z or was dropped */
+            double slope = activation_derivative(f.kind, get(f.z.p ? f.z : x, i, c));
             double s = beta != 0 ? (double)beta * get(dx, i, c) : 0;
             for (int o = 0; o < dy.cols; o++) s += get(dy, i, o) * get(w, o, c);
-            set(dx, i, c, off ? 0 : s * drop_factor(mask, c));
+            set(dx, i, c, s * slope * drop_factor(mask, c));
         }
     }
     add_columns(db, dx);
