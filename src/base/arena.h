@@ -1,18 +1,19 @@
 /*
- * arena.h - one allocation, laid out by running the same code twice.
+ * arena.h - many blocks in one allocation, laid out by running the same code twice.
  *
- * First with base NULL to measure (every arena_take returns NULL and only counts), then with base
- * set to bind. Sizes and pointers cannot drift apart.
+ * The first run, with base NULL, measures: every arena_take only counts bytes and returns NULL. The
+ * second run, with base set to memory of that size, returns the pointers. So the sizes always match
+ * the pointers.
  *
  * Under AddressSanitizer a red zone lies behind each block, so that an access that runs from one
- * block into the next is found. The memory may be freed as it is, and bound again.
+ * block into the next is found. The memory may be freed without further ado, and laid out again.
  */
 #ifndef HEED_BASE_ARENA_H
 #define HEED_BASE_ARENA_H
 #include <stdbool.h>
 #include <stddef.h>
 
-#ifndef __has_feature /* clang's way to ask; GCC defines a macro */
+#ifndef __has_feature /* clang has __has_feature; GCC defines __SANITIZE_ADDRESS__ */
 #define __has_feature(x) 0
 #endif
 #if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
@@ -26,7 +27,7 @@ enum { ARENA_RED_ZONE = 0 };
 
 struct arena {
     char *base;
-    bool host;   /* the memory is the host's, not a GPU's: red zones can be marked */
+    bool host;   /* host memory, not a GPU's, so that red zones can be marked */
     size_t used; /* bytes */
 };
 

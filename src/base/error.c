@@ -1,5 +1,5 @@
 /*
- * error.c - one sentence for the caller.
+ * error.c - fills the caller's struct heed_error with one sentence; see error.h.
  */
 #include "base/error.h"
 
@@ -15,7 +15,7 @@ static void fill(struct heed_error *err, enum heed_status status, const char *fo
     if (!err) return;
     err->status = status;
     vsnprintf(err->text, sizeof err->text, format, ap);
-    /* Names of files and texts from them may hold line ends and control sequences of terminals. */
+    /* Names and contents of files may contain line ends and control sequences of terminals. */
     for (size_t i = 0, n, len = strlen(err->text); i < len; i += n ? n : 1)
         if ((n = utf8_control(err->text + i, len - i))) memset(err->text + i, '?', n);
 }

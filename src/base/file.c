@@ -1,5 +1,5 @@
 /*
- * file.c - whole files in, whole files out.
+ * file.c - reads and writes whole files; see file.h.
  *
  * Everything heed keeps on disk (config.json, weights, optimizer state, vocabularies) passes
  * through file_write, so the promise that a crash or a full disk leaves the last good file is kept
@@ -25,7 +25,7 @@
 /* ---- reading ---- */
 
 enum {
-    READ_FIRST = 1 << 16, /* first guess at the length of a pipe */
+    READ_FIRST = 1 << 16, /* bytes allocated at first for a pipe, whose length is not known */
     WHOLE_MOST = 1 << 30  /* bytes of a file to compare */
 };
 
@@ -37,15 +37,15 @@ static const char *kind_of(mode_t mode)
                             : "a device";
 }
 
-/* Opening a pipe waits for a writer, and reading a device may never end: O_NONBLOCK keeps the open
- * from waiting, and what it opened is looked at before it is read. */
+/* Opening a pipe would wait for a writer, and reading a device may never end. So the file is opened
+ * with O_NONBLOCK, which does not wait, and its kind is checked before anything is read. */
 enum heed_status file_open(const char *path, int *fd, struct heed_error *err)
 {
     struct stat info;
     if (!*path) return error_set(err, HEED_EIO, "cannot open a file whose name is empty");
     int opened = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (opened < 0) {
-        bool socket = errno == ENXIO && stat(path, &info) == 0; /* which cannot be opened */
+        bool socket = errno == ENXIO && stat(path, &info) == 0; /* a socket cannot be opened */
         if (!socket) return error_errno(err, "cannot open %s", path);
     } else if (fstat(opened, &info) != 0) {
         enum heed_status st = error_errno(err, "cannot open %s", path);
@@ -61,7 +61,7 @@ enum heed_status file_open(const char *path, int *fd, struct heed_error *err)
                      kind_of(info.st_mode));
 }
 
-/* The descriptor that a path names, such as /dev/fd/63; -1: none. */
+/* The descriptor that a path such as /dev/fd/63 names; -1 where it names none. */
 static int descriptor_named(const char *path)
 {
     static const char fd[] = "/dev/fd/";
@@ -91,7 +91,7 @@ enum heed_status file_open_once(const char *path, int *fd, struct heed_error *er
     return HEED_OK;
 }
 
-/* Reads until the end or until cap bytes are there. */
+/* Reads until the end of the file or until data holds cap bytes; *len counts them. */
 static enum heed_status read_upto(int fd, char *data, size_t cap, size_t *len, const char *path,
                                   struct heed_error *err)
 {
@@ -106,8 +106,8 @@ static enum heed_status read_upto(int fd, char *data, size_t cap, size_t *len, c
     return HEED_OK;
 }
 
-/* Grows *data to the end of fd. The size a file claims is only a first guess: pipes and /proc
- * claim 0, and a file may grow meanwhile. */
+/* Reads fd to its end into *data, which grows as needed. The size that fstat gives is only a first
+ * guess: that of pipes and of files in /proc is 0, and a file may grow meanwhile. */
 static enum heed_status read_all(int fd, size_t guess, size_t limit, char **data, size_t *len,
                                  const char *path, struct heed_error *err)
 {
@@ -174,14 +174,14 @@ enum heed_status file_same(const char *path, struct file_part part, bool *same,
 
 /* ---- writing ---- */
 
-enum { WRITE_MOST = 1 << 30 }; /* some systems refuse a single write of 2 GiB */
+enum { WRITE_MOST = 1 << 30 }; /* bytes of one write(2); some systems refuse 2 GiB */
 
 bool file_append(int fd, const char *data, size_t len)
 {
     while (len) {
         ssize_t put = write(fd, data, len < WRITE_MOST ? len : WRITE_MOST);
         if (put < 0 && errno == EINTR) continue;
-        if (put == 0) errno = ENOSPC; /* no regular file does this; it would go on for ever */
+        if (put == 0) errno = ENOSPC; /* not seen of regular files, but must not loop for ever */
         if (put <= 0) return false;
         data += put;
         len -= (size_t)put;
@@ -197,8 +197,8 @@ static bool sync_fully(int fd)
     return !failed;
 }
 
-/* false with errno set when not every byte is known to be on the disk. close is asked too: network
- * file systems report a full disk there. */
+/* Returns false with errno set unless every byte is known to be on the disk. The result of close
+ * counts too: network file systems report a full disk there. */
 static bool write_parts(const char *path, const struct file_part *part, int n)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -212,7 +212,7 @@ static bool write_parts(const char *path, const struct file_part *part, int n)
     return good;
 }
 
-/* The directory part of path in out; out has room for path, and at least 2 bytes. */
+/* Writes the directory part of path to out, which has room for path, and at least 2 bytes. */
 static void parent_of(char *out, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -221,7 +221,8 @@ static void parent_of(char *out, const char *path)
     out[n ? n : 1] = '\0';
 }
 
-/* Renaming over /dev/null or a pipe would replace the device by a file. */
+/* Refuses a path that exists and is no regular file: renaming over /dev/null or a pipe would
+ * replace the device with a file. */
 static enum heed_status check_target(const char *path, struct heed_error *err)
 {
     struct stat info;
@@ -280,7 +281,7 @@ enum heed_status file_sync_dir(const char *dir, struct heed_error *err)
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return error_errno(err, "cannot open directory %s", dir);
     enum heed_status st = HEED_OK;
-    /* EINVAL: a file system that has no such thing as syncing a directory. */
+    /* EINVAL: this file system cannot sync a directory. */
     if (!sync_fully(fd) && errno != EINVAL) st = error_errno(err, "cannot sync directory %s", dir);
     close(fd);
     return st;
@@ -292,14 +293,14 @@ static bool is_dir(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* One level; the parent exists. */
+/* Creates one directory, whose parent exists. */
 static enum heed_status make_one(const char *dir, struct heed_error *err)
 {
     char parent[PATH_MAX];
     if (is_dir(dir)) return HEED_OK;
     if (mkdir(dir, 0777) != 0) {
         if (errno != EEXIST) return error_errno(err, "cannot create directory %s", dir);
-        if (is_dir(dir)) return HEED_OK; /* another process was quicker */
+        if (is_dir(dir)) return HEED_OK; /* another process has created it meanwhile */
         return error_set(err, HEED_EIO,
                          "cannot create directory %s: it exists and is not a directory", dir);
     }
@@ -327,7 +328,7 @@ enum heed_status file_mkdir(const char *dir, struct heed_error *err)
     return make_one(path, err);
 }
 
-/* Empties the directory behind list, which is called dir in sentences. */
+/* Removes the files in the directory that `list` has open; dir is its name for errors. */
 static enum heed_status remove_entries(DIR *list, const char *dir, struct heed_error *err)
 {
     for (;;) {
@@ -343,7 +344,7 @@ static enum heed_status remove_entries(DIR *list, const char *dir, struct heed_e
 
 enum heed_status file_remove_dir(const char *dir, struct heed_error *err)
 {
-    /* A link to a directory is refused: what it points at is not ours to empty. */
+    /* A symbolic link to a directory is refused, because the directory it points to is not ours. */
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) return HEED_OK;
     DIR *list = fd < 0 ? NULL : fdopendir(fd);

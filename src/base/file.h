@@ -1,5 +1,6 @@
 /*
- * file.h - whole files, written so that a crash at any moment leaves the old or the new one.
+ * file.h - reads and writes whole files. A crash at any moment of a write leaves the old or the new
+ * file.
  */
 #ifndef HEED_BASE_FILE_H
 #define HEED_BASE_FILE_H
@@ -8,15 +9,15 @@
 extern "C" {
 #endif
 
-/* Opens a regular file for reading. Anything else is an error that names what it is; a pipe that
- * nobody writes to is not waited for. */
+/* Opens a regular file for reading. Anything else is an error that says what it is; the call never
+ * waits for the writer of a pipe. */
 enum heed_status file_open(const char *path, int *fd, struct heed_error *err);
-/* The same for what is read once, from the front to the end: /dev/stdin and /dev/fd/N, as a shell
- * gives them to a command, may be pipes that are open already. */
+/* Like file_open, for files that are read once from front to end: /dev/stdin and /dev/fd/N, which a
+ * shell passes to a command, may also be pipes. */
 enum heed_status file_open_once(const char *path, int *fd, struct heed_error *err);
 
-/* *data is malloced, with a NUL after the last byte that is not counted in *len. A file larger
- * than limit bytes is an error. */
+/* Reads a whole file. *data is malloced, with a NUL after the last byte that *len does not count. A
+ * file larger than limit bytes is an error. */
 enum heed_status file_read(const char *path, size_t limit, char **data, size_t *len,
                            struct heed_error *err);
 
@@ -25,35 +26,36 @@ struct file_part {
     size_t len;
 };
 
-/* Whether a file holds just these bytes. */
+/* Sets *same to whether the file holds exactly these bytes. */
 enum heed_status file_same(const char *path, struct file_part part, bool *same,
                            struct heed_error *err);
 
 /* Writes the parts one after another to path + ".tmp", fsyncs it, renames it to path and fsyncs
- * the directory. On failure the temporary file is removed and path is as it was, unless the last
- * of these is what failed. */
+ * the directory. On failure the temporary file is removed and path is unchanged, unless it was the
+ * fsync of the directory that failed. */
 enum heed_status file_write(const char *path, const struct file_part *part, int n,
                             struct heed_error *err);
 
-/* Whether file_write can begin: the directory is there and may be written to, and path is new or a
- * regular file. For asking before long work. */
+/* Checks before long work that file_write can begin: that the directory exists and is writable, and
+ * that path is new or a regular file. */
 enum heed_status file_check_write(const char *path, struct heed_error *err);
-/* Whether both paths lead to one file, by whatever names and links. */
+/* Whether both paths lead to the same file, also through links. */
 bool file_is_same(const char *a, const char *b);
-/* Writes all of the bytes to a descriptor, whatever interrupts it; false: errno says why not. */
+/* Writes all of the bytes to a descriptor, and goes on after interruptions. Returns false with
+ * errno set on failure. */
 bool file_append(int fd, const char *data, size_t len);
 
 /* Creates dir and missing parents; an existing directory is fine. */
 enum heed_status file_mkdir(const char *dir, struct heed_error *err);
 /* fsyncs a directory, so that a rename inside it survives a crash. */
 enum heed_status file_sync_dir(const char *dir, struct heed_error *err);
-/* Removes a directory and the plain files in it; a missing one is fine. */
+/* Removes a directory and the files in it; a missing directory is fine. */
 enum heed_status file_remove_dir(const char *dir, struct heed_error *err);
 bool file_exists(const char *path);
-/* Takes dir for this process: *fd holds the lock until it is closed or the process ends, however
- * it ends. A directory that another process holds is an error. */
+/* Locks dir for this process. *fd holds the lock until it is closed or the process ends, however it
+ * ends. A directory that another process has locked is an error. */
 enum heed_status file_lock_dir(const char *dir, int *fd, struct heed_error *err);
-/* "dir/name" in out[n]; HEED_EARG when it does not fit. */
+/* Writes "dir/name" to out[n]; HEED_EARG where it does not fit. */
 enum heed_status file_join(char *out, size_t n, const char *dir, const char *name,
                            struct heed_error *err);
 

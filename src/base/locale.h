@@ -1,9 +1,9 @@
 /*
- * locale.h - numbers in files have a decimal point, whatever locale the program has chosen.
+ * locale.h - numbers in files have a decimal point in every locale.
  *
  * printf and strtod follow the locale: after setlocale(LC_ALL, "de_DE.UTF-8") 0.5 is written and
- * read as 0,5. A stretch of code that writes or reads numbers for a file stands between
- * c_locale_enter and c_locale_leave, which change the locale of the calling thread alone.
+ * read as 0,5. Code that writes or reads numbers in a file calls c_locale_enter before and
+ * c_locale_leave after, which change the locale of the calling thread alone.
  */
 #ifndef HEED_BASE_LOCALE_H
 #define HEED_BASE_LOCALE_H
@@ -16,7 +16,7 @@ struct c_locale {
 static inline struct c_locale c_locale_enter(void)
 {
     struct c_locale l = {.c = newlocale(LC_ALL_MASK, "C", (locale_t)0)};
-    l.before = uselocale(l.c); /* without memory for a locale, the one at hand stays */
+    l.before = uselocale(l.c); /* NULL, where memory is out, leaves the locale as it is */
     return l;
 }
 

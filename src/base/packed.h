@@ -1,5 +1,5 @@
 /*
- * packed.h - a batch as every stage sees it: sentences laid end to end, no padding.
+ * packed.h - a batch in the form that every stage uses: sentences laid end to end, without padding.
  *
  * Sentence i owns source rows [src_off[i], src_off[i+1]) and target rows [tgt_off[i],
  * tgt_off[i+1]). The source ends with the end mark. The target is stored shifted: tgt_in starts

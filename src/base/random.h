@@ -1,12 +1,12 @@
 /*
- * random.h - randomness as a function of (seed, site, index): nothing is stored, everything can be
- * drawn again.
+ * random.h - random numbers as a function of (seed, site, index): no generator state is stored, and
+ * every number can be drawn again.
  */
 #ifndef HEED_BASE_RANDOM_H
 #define HEED_BASE_RANDOM_H
 #include <stdint.h>
 
-/* Before a function that CUDA kernels call too. */
+/* Goes in front of a function that CUDA kernels call as well. */
 #ifdef __CUDACC__
 #define ON_DEVICE __host__ __device__
 #else
@@ -28,7 +28,7 @@ static inline uint64_t random_at(uint64_t seed, uint64_t a, uint64_t b)
     return random_mix(random_mix(random_mix(seed) ^ a) ^ b);
 }
 
-/* A stream of words; the state is a plain number that can be saved. */
+/* The next 64-bit word of a stream, whose state is a plain number that can be saved. */
 static inline uint64_t random_next(uint64_t *state)
 {
     uint64_t z = random_mix(*state);
@@ -36,7 +36,7 @@ static inline uint64_t random_next(uint64_t *state)
     return z;
 }
 
-/* Uniform in [0, n) without bias worth naming: the high half of a 128-bit product. */
+/* Uniform in [0, n), as the high half of a 128-bit product; the bias is at most n / 2^64. */
 static inline uint64_t random_below(uint64_t *state, uint64_t n)
 {
     return (uint64_t)(((unsigned __int128)random_next(state) * n) >> 64);

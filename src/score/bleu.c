@@ -18,8 +18,9 @@
 enum { ORDER = 4 };
 
 struct counts {
-    long match[ORDER], total[ORDER]; /* n-grams of the hypotheses: also in the reference, in all */
-    long hyp_len, ref_len;           /* tokens */
+    long match[ORDER];     /* n-grams of the hypotheses that the reference has too */
+    long total[ORDER];     /* all n-grams of the hypotheses */
+    long hyp_len, ref_len; /* tokens */
 };
 
 static enum heed_status counts_add(struct counts *c, struct ngram *g,
@@ -43,7 +44,8 @@ static double brevity_penalty(long hyp_len, long ref_len)
     return hyp_len > 0 ? exp(1 - (double)ref_len / (double)hyp_len) : 0;
 }
 
-/* A match of any length is a match of single tokens: without one there is nothing to smooth. */
+/* Without a match of single tokens there is no match of any order, and the score is 0 without
+ * smoothing. */
 static void score_fill(struct heed_score *s, const struct counts *c)
 {
     s->hyp_len = c->hyp_len;
@@ -52,7 +54,8 @@ static void score_fill(struct heed_score *s, const struct counts *c)
     if (!c->match[0]) return;
     double smooth = 1, logs = 0;
     for (int n = 0; n < ORDER; n++) {
-        /* Only sentences shorter than n: this precision is zero, and so is the score. */
+        /* All hypotheses are shorter than this order: its precision is zero, and so is the score.
+         */
         if (!c->total[n]) return;
         if (!c->match[n]) smooth *= 2;
         double match = c->match[n] ? (double)c->match[n] : 1 / smooth;

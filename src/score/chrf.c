@@ -20,6 +20,7 @@ struct counts {
     long match[ORDER], hyp[ORDER], ref[ORDER]; /* n-grams */
 };
 
+/* The code points of a line without whitespace. */
 static enum heed_status decode_solid(struct metric_text *t, const char *line,
                                      struct heed_error *err)
 {
@@ -52,7 +53,7 @@ static enum heed_status counts_add(struct counts *c, struct ngram *g, const char
 static double f_score(const struct counts *c)
 {
     double precision = 0, recall = 0;
-    int orders = 0; /* those that both sides have n-grams of */
+    int orders = 0; /* number of orders that both sides have n-grams of */
     for (int n = 0; n < ORDER; n++) {
         if (!c->hyp[n] || !c->ref[n]) continue;
         precision += (double)c->match[n] / (double)c->hyp[n];

@@ -1,11 +1,12 @@
 /*
- * ngram.c - n-grams counted exactly, without storing or comparing one.
+ * ngram.c - counts n-grams exactly, without storing or comparing them.
  *
- * A sequence is named by a number: that of the sequence without its last symbol, paired with that
- * symbol, is looked up in a hash table of pairs. So an n-gram costs one lookup when the (n-1)-grams
- * are known, a word one lookup per character, and two sequences have the same number exactly if
- * they are equal. Only the reference enters the table; what a hypothesis does not find there
- * matches nothing, and neither does anything longer that starts with it.
+ * Each sequence of symbols has a number. It is found in a hash table, whose key is the number of
+ * the sequence without its last symbol, paired with that symbol. So an n-gram costs one lookup once
+ * the (n-1)-grams are known, and a word costs one lookup per character; two sequences have the same
+ * number exactly if they are equal. Only sequences of the reference enter the table. A sequence of
+ * the hypothesis that is not in the table matches nothing, and neither does a longer one that
+ * starts with it.
  *
  * Call order: table_reserve, table_clear, the numbers of the reference (pair_add), then those of
  * the hypothesis (pair_find).
@@ -19,8 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers of sequences: the empty one, and any that the reference does not have. The others are
- * the index of their slot plus one. */
+/* Numbers of the empty sequence and of any sequence that the reference does not have. The number of
+ * every other sequence is the index of its slot plus one. */
 enum { ROOT = 0, NONE = -1 };
 
 struct ngram_slot {
@@ -59,7 +60,7 @@ static uint64_t pair_key(int32_t prefix, int32_t symbol)
     return (uint64_t)(prefix + 1) << 32 | (uint32_t)symbol;
 }
 
-/* The slot of the pair, or the free one where it belongs: at most half of them are taken. */
+/* The slot of the pair, or the free slot where it would go. At most half of the slots are taken. */
 static struct ngram_slot *pair_slot(const struct ngram *g, uint64_t key)
 {
     size_t i = random_mix(key) & g->mask;
@@ -75,7 +76,7 @@ static struct ngram_slot *pair_add(const struct ngram *g, int32_t prefix, int32_
     return s;
 }
 
-/* NULL: the reference does not have it. */
+/* NULL where the reference does not have the pair. */
 static struct ngram_slot *pair_find(const struct ngram *g, int32_t prefix, int32_t symbol)
 {
     if (prefix == NONE) return NULL;
@@ -120,7 +121,7 @@ enum heed_status ngram_words(struct ngram *g, struct heed_error *err)
 
 /* ---- n-grams ---- */
 
-/* n ids of ROOT: the 0-grams. */
+/* Sets n ids to ROOT, the 0-gram that every n-gram begins with. */
 static enum heed_status ids_start(int32_t **id, size_t *cap, size_t n, struct heed_error *err)
 {
     enum heed_status status = array_reserve(id, cap, n, sizeof **id, "the n-grams of a line", err);

@@ -1,8 +1,8 @@
 /*
- * ngram.h - how many n-grams of a hypothesis its reference has too: the count under BLEU and chrF.
+ * ngram.h - counts the n-grams of a hypothesis that its reference has too, for BLEU and chrF.
  *
- * The two lines are int32_t symbols: code points for chrF, numbers of words for BLEU. All memory is
- * of the size of the longest pair so far and is used again for the next one.
+ * The two lines are int32_t symbols: code points for chrF, numbers of words for BLEU. Memory grows
+ * with the longest pair of lines and is reused for the next pair.
  *
  * Call order: for each pair fill hyp and ref, ngram_words (BLEU), ngram_match; at the end
  * ngram_release.
@@ -17,8 +17,8 @@ struct ngram_slot;
 struct ngram {
     struct metric_text hyp, ref;
     struct ngram_slot *slot;  /* a hash table of what the reference has */
-    size_t cap;               /* slots allocated, */
-    size_t mask;              /* and those in use for this pair, less one */
+    size_t cap;               /* slots allocated */
+    size_t mask;              /* slots in use for this pair of lines, minus one */
     int32_t *hyp_id, *ref_id; /* the n-gram that starts at each symbol */
     size_t hyp_cap, ref_cap;
 };

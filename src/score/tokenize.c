@@ -1,10 +1,11 @@
 /*
- * tokenize.c - the tokenizers of sacreBLEU, for scores that compare with published ones.
+ * tokenize.c - the tokenizers of sacreBLEU, so that scores can be compared with published ones.
  *
  * Each of them is a short list of rules, and each rule sweeps the whole line once from left to
  * right, putting spaces around one character or a pair of neighbours. A character that a rule has
  * used is not looked at again by the same rule: in "a.." the pair (a, .) hides the pair (., .).
- * Scores depend on such corners, so the rules run one after another instead of in one clever sweep.
+ * Scores depend on such details, so the rules run one after another and not in one combined
+ * sweep.
  *
  * Call order: metric_tokenizer_find, metric_tokenize (decode, trim, unescape, rules), release.
  */
@@ -78,9 +79,10 @@ static bool is_symbol(UChar32 c)
     return U_GET_GC_MASK(c) & U_GC_S_MASK;
 }
 
-/* What sacreBLEU takes for Chinese. Its table means to name the ideographs from U+20000 on, but
- * the escapes it is written with stop after four digits, so that it holds U+2001 to U+2A6D in
- * their place: the general punctuation, arrows and symbols. Published scores were computed so. */
+/* Whether sacreBLEU takes c for a Chinese character. Its table is meant to list the ideographs from
+ * U+20000 on, but is written with escapes that end after four digits, so that it lists U+2001 to
+ * U+2A6D instead: general punctuation, arrows and symbols. Published scores were computed with that
+ * table. */
 static bool is_chinese(UChar32 c)
 {
     static const struct {
@@ -102,7 +104,7 @@ static bool is_chinese(UChar32 c)
 struct rule {
     bool (*first)(UChar32);
     bool (*second)(UChar32);     /* NULL: the rule is about one character */
-    bool before, between, after; /* where a space goes */
+    bool before, between, after; /* where the rule puts spaces */
 };
 
 static const struct rule rules_13a[] = {
@@ -132,7 +134,7 @@ static const struct rule rules_none[] = {{0}};
 struct metric_tokenizer {
     const char *name;
     bool trim_start; /* the end of a line is always trimmed */
-    bool unescape;   /* undo the markup of the NIST files; a space at both ends */
+    bool unescape;   /* undo the markup of the NIST files, and put a space at both ends */
     const struct rule *rule;
 };
 
@@ -179,7 +181,7 @@ enum heed_status metric_decode(struct metric_text *t, const char *line, struct h
 {
     const uint8_t *s = (const uint8_t *)line;
     size_t len = strlen(line);
-    /* Room for the space at both ends as well. */
+    /* Two more for the spaces at both ends (text_pad). */
     enum heed_status status = text_reserve(t, len + 2, err);
     if (status) return status;
     size_t n = 0;
@@ -214,7 +216,8 @@ static bool text_has(const struct metric_text *t, size_t at, const char *word, s
     return true;
 }
 
-/* from is ASCII and not shorter than to, so the line is rewritten in place. */
+/* Replaces `from`, which is ASCII, with `to`, which is not longer, so that the line is rewritten in
+ * place. */
 static void text_replace(struct metric_text *t, const char *from, const char *to)
 {
     size_t len = strlen(from), n = 0;
@@ -229,8 +232,8 @@ static void text_replace(struct metric_text *t, const char *from, const char *to
     t->n = n;
 }
 
-/* One replacement after another over the whole line: "&amp;lt;" ends as "<", "&amp;quot;" as
- * "&quot;". */
+/* Makes one replacement after another over the whole line, as sacreBLEU does: "&amp;lt;" becomes
+ * "<", but "&amp;quot;" becomes "&quot;". */
 static void text_unescape(struct metric_text *t)
 {
     static const char *const table[][2] = {
@@ -242,7 +245,8 @@ static void text_unescape(struct metric_text *t)
     }
 }
 
-/* The rules for neighbours also look at the edges of the line: there they see a space. */
+/* Puts a space at both ends, so that rules for two neighbours also apply at the ends of the line.
+ */
 static void text_pad(struct metric_text *t)
 {
     memmove(t->c + 1, t->c, t->n * sizeof *t->c);
@@ -253,7 +257,7 @@ static void text_pad(struct metric_text *t)
 static enum heed_status rule_apply(const struct rule *r, struct metric_text *t,
                                    struct heed_error *err)
 {
-    /* A single character grows to three, a pair to four. */
+    /* A rule for one character turns it into three at most, a rule for two into four. */
     enum heed_status status = text_reserve(t, t->n * (r->second ? 2 : 3), err);
     if (status) return status;
     const int32_t *in = t->c;

@@ -1,6 +1,6 @@
 /*
- * tokenize.h - text as the scores see it: code points, cut into tokens the way sacreBLEU
- * does. Used by bleu.c and chrf.c; the translator's own tokens are in tokenizer.h.
+ * tokenize.h - text as BLEU and chrF read it: code points, cut into tokens the way sacreBLEU does.
+ * The tokens of the model are another matter: see tokens/tokenizer.h.
  *
  * Call order: find a tokenizer, metric_tokenize each line into a reused metric_text, release it.
  */
@@ -8,17 +8,18 @@
 #define HEED_SCORE_TOKENIZE_H
 #include "heed.h"
 
-/* A line, one int32_t per code point; later stages write other symbols over them. {0} is empty. */
+/* A line, one int32_t per code point; ngram_words replaces them with one number per word. {0} is
+ * empty. */
 struct metric_text {
     int32_t *c; /* [n] */
     size_t n;
-    int32_t *spare; /* where the next rewriting goes; as large as c */
-    size_t cap;     /* of each of the two */
+    int32_t *spare; /* the next rule writes here; as large as c */
+    size_t cap;     /* elements of c and of spare */
 };
 
 struct metric_tokenizer;
 
-/* NULL and HEED_EARG for a name that is none of 13a, zh, intl, char, none. */
+/* name: 13a, zh, intl, char or none. Any other returns NULL and HEED_EARG. */
 const struct metric_tokenizer *metric_tokenizer_find(const char *name, struct heed_error *err);
 
 /* The line with whitespace between its tokens; more than one in a row counts as one. */

@@ -1,8 +1,8 @@
 /*
  * attention.c - pictures of attention: an SVG, and characters for a terminal.
  *
- * A row for each token of the translation, a column for each of the source; the darker a cell, the
- * more the token was looked at.
+ * A picture has a row for each token of the translation and a column for each token of the source.
+ * The darker a cell, the higher the attention weight.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +28,7 @@ static enum heed_status check(const struct heed_attention *a, enum heed_picture 
     return HEED_OK;
 }
 
+/* The weight of one cell in one head, or its mean over the heads where head is -1. */
 static float weight(const struct heed_attention *a, int layer, int head, int target, int source)
 {
     size_t map = (size_t)a->targets * a->sources, cell = (size_t)target * a->sources + source;
@@ -40,16 +41,17 @@ static float weight(const struct heed_attention *a, int layer, int head, int tar
 
 /* ---- tokens as labels ---- */
 
-static const char space[] = "\xe2\x96\x81"; /* as vocabularies write it */
+static const char space[] = "\xe2\x96\x81"; /* U+2581, which vocabularies write for a space */
 
-/* A token without the mark of a space before it; the mark alone stays. */
+/* A token without the U+2581 at its front; a token that is only U+2581 stays as it is. */
 static const char *label(const char *piece)
 {
     size_t n = sizeof space - 1;
     return strncmp(piece, space, n) == 0 && piece[n] ? piece + n : piece;
 }
 
-/* Columns of a terminal: Chinese, Japanese, Korean and full-width characters take two. */
+/* How many columns of a terminal a string takes: Chinese, Japanese, Korean and full-width
+ * characters take two each. */
 static int columns(const char *s)
 {
     int n = 0;
@@ -115,7 +117,7 @@ static void svg_labels(FILE *f, const struct heed_attention *a, int left, int to
     fputs("</g>\n", f);
 }
 
-/* Every cell says what it is when the mouse is on it. */
+/* Every cell has a tooltip with its tokens and its weight. */
 static void svg_cells(FILE *f, const struct heed_attention *a, int layer, int head, int left,
                       int top)
 {
@@ -152,7 +154,8 @@ static void svg_key(FILE *f, int left, int top)
 static void svg_write(FILE *f, const struct heed_attention *a, int layer, int head)
 {
     int left = widest(a->target, a->targets) * COLUMN + 3 * GAP;
-    int slope = widest(a->source, a->sources) * WIDE; /* of labels askew: >>de<< is all wide */
+    /* The length of the slanted labels; WIDE because all letters of >>de<< are wide. */
+    int slope = widest(a->source, a->sources) * WIDE;
     int top = TITLE + slope * 4 / 5 + 2 * GAP;
     int right = left + a->sources * CELL + slope * 2 / 3 + 2 * GAP;
     int width = right > left + 260 ? right : left + 260, bottom = top + a->targets * CELL;
@@ -176,7 +179,8 @@ static void svg_write(FILE *f, const struct heed_attention *a, int layer, int he
 
 /* ---- terminal ---- */
 
-/* A label without the orders that a terminal would obey; as many columns as it counts. */
+/* Writes a label with U+FFFD for each control character, which a terminal would obey; it takes as
+ * many columns as columns() says. */
 static void label_write(FILE *f, const char *s)
 {
     for (size_t n, left = strlen(s); left; s += n, left -= n) {
@@ -195,7 +199,8 @@ static void text_write(FILE *f, const struct heed_attention *a, int layer, int h
                                         "\xe2\x96\x88"};
     enum { SHADES = sizeof shade / sizeof shade[0] };
     int margin = widest(a->target, a->targets);
-    for (int i = 0; i < a->sources; i++) { /* a line for each, down to its column */
+    /* Each source token is on a line of its own, with a rule down to its column. */
+    for (int i = 0; i < a->sources; i++) {
         fprintf(f, "%*s ", margin, "");
         for (int k = 0; k < i; k++) fputs("\xe2\x94\x82 ", f);
         label_write(f, label(a->source[i]));
