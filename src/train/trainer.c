@@ -6,7 +6,6 @@
  * as if it had not been.
  */
 #include <assert.h>
-#include <float.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -28,6 +27,7 @@
 #include "train/checkpoint.h"
 #include "train/log.h"
 #include "train/optimizer.h"
+#include "train/options.h"
 #include "train/validate.h"
 
 /* So many unusable gradients in a row go back to the last checkpoint; going back so often without
@@ -65,105 +65,6 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* ---- options ---- */
-
-struct heed_train_options heed_train_defaults(void)
-{
-    struct heed_train_options o = {.precision = HEED_F32,
-                                   .seed = 1,
-                                   .steps = 100000,
-                                   .batch_tokens = 4096,
-                                   .accumulate = 1,
-                                   .warmup = 4000,
-                                   .beta1 = 0.9f,
-                                   .beta2 = 0.98f,
-                                   .epsilon = 1e-9f,
-                                   .label_smoothing = 0.1f,
-                                   .valid_every = 1000,
-                                   .valid_bleu = true,
-                                   .valid_tokenize = "13a",
-                                   .save_every = 1000,
-                                   .keep = 5};
-    heed_config_preset(&o.config, "base", NULL);
-    return o;
-}
-
-/* Limits that no use comes near, so that sums and products of the options fit their types. */
-static const int64_t STEPS_MOST = INT64_C(1000000000000000);
-enum { BATCH_TOKENS_MOST = 1 << 24, ACCUMULATE_MOST = 1000000, COUNT_MOST = 1000000000 };
-
-static enum heed_status check_whole(const struct heed_train_options *o, struct heed_error *err)
-{
-    const struct {
-        const char *name;
-        int64_t found, least, most;
-    } whole[] = {
-        {"steps", o->steps, 1, STEPS_MOST},
-        {"batch_tokens", o->batch_tokens, 16, BATCH_TOKENS_MOST},
-        {"accumulate", o->accumulate, 1, ACCUMULATE_MOST},
-        {"warmup", o->warmup, 1, COUNT_MOST},
-        {"valid_every", o->valid_every, 0, STEPS_MOST},
-        {"patience", o->patience, 0, COUNT_MOST},
-        {"save_every", o->save_every, 0, STEPS_MOST},
-        {"keep", o->keep, 1, COUNT_MOST},
-        {"precision", (int64_t)o->precision, HEED_F32, HEED_BF16},
-        {"best_by", (int64_t)o->best_by, HEED_BEST_NLL, HEED_BEST_CHRF},
-    };
-    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
-        if (whole[i].found < whole[i].least || whole[i].found > whole[i].most)
-            return error_set(err, HEED_EARG, "%s is %lld, expected %lld to %lld", whole[i].name,
-                             (long long)whole[i].found, (long long)whole[i].least,
-                             (long long)whole[i].most);
-    return HEED_OK;
-}
-
-/* Comparisons are false for what is not a number. */
-static enum heed_status check_reals(const struct heed_train_options *o, struct heed_error *err)
-{
-    const struct {
-        const char *name;
-        float found;
-        bool part; /* less than 1; else: finite */
-    } real[] = {
-        {"beta1", o->beta1, true},
-        {"beta2", o->beta2, true},
-        {"label_smoothing", o->label_smoothing, true},
-        {"subword_dropout", o->subword_dropout, true},
-        {"peak_lr", o->peak_lr, false},
-        {"epsilon", o->epsilon, false},
-        {"clip", o->clip, false},
-    };
-    for (size_t i = 0; i < sizeof real / sizeof *real; i++) {
-        float x = real[i].found;
-        if (!(x >= 0 && (real[i].part ? x < 1 : x <= FLT_MAX)))
-            return error_set(err, HEED_EARG, "%s is %g, expected at least 0 and %s", real[i].name,
-                             (double)x, real[i].part ? "less than 1" : "finite");
-    }
-    return HEED_OK;
-}
-
-static bool translates(const struct heed_train_options *o)
-{
-    return o->valid.n && (o->valid_bleu || o->best_by != HEED_BEST_NLL);
-}
-
-static enum heed_status check_options(const struct heed_train_options *o, struct heed_error *err)
-{
-    const struct heed_corpus *train = &o->train, *valid = &o->valid;
-    enum heed_status s = error_strings(err, "train.src", train->src, train->n);
-    if (!s && train->tgt) s = error_strings(err, "train.tgt", train->tgt, train->n);
-    if (!s) s = error_strings(err, "valid.src", valid->src, valid->n);
-    if (!s && valid->tgt) s = error_strings(err, "valid.tgt", valid->tgt, valid->n);
-    if (s) return s;
-    if (!o->train.n) return error_set(err, HEED_EARG, "no training files were given");
-    if (!o->vocab || !*o->vocab) return error_set(err, HEED_EARG, "no vocabulary was given");
-    if (!o->out || !*o->out) return error_set(err, HEED_EARG, "no output directory was given");
-    if (translates(o) && !o->valid_tokenize) return error_null(err, "valid_tokenize");
-    s = check_whole(o, err);
-    if (!s) s = check_reals(o, err);
-    return s;
-}
-
 /* ---- open ---- */
 
 static enum heed_status open_vocab(struct heed_trainer *t, struct heed_error *err)
@@ -199,29 +100,6 @@ static struct checkpoint checkpoint_of(const struct heed_trainer *t)
 }
 
 /* ---- open: what the run begins or goes on with ---- */
-
-static enum heed_status recipe_of(struct recipe *r, const struct heed_train_options *o,
-                                  struct heed_error *err)
-{
-    *r = (struct recipe){.seed = o->seed,
-                         .batch_tokens = o->batch_tokens,
-                         .accumulate = o->accumulate,
-                         .warmup = o->warmup,
-                         .peak_lr = o->peak_lr,
-                         .beta1 = o->beta1,
-                         .beta2 = o->beta2,
-                         .epsilon = o->epsilon,
-                         .label_smoothing = o->label_smoothing,
-                         .subword_dropout = o->subword_dropout,
-                         .clip = o->clip,
-                         .precision = o->precision,
-                         .best_by = o->best_by};
-    if (o->valid.n && o->best_by == HEED_BEST_BLEU)
-        snprintf(r->valid_tokenize, sizeof r->valid_tokenize, "%s", o->valid_tokenize);
-    enum heed_status s = fingerprint_corpus(r->data, &o->train, err);
-    if (!s) s = fingerprint_corpus(r->valid, &o->valid, err);
-    return s;
-}
 
 /* Where the checkpoint of a step left off. *damaged: it cannot be used, but another may. */
 static enum heed_status go_on_from(struct heed_trainer *t, const struct recipe *given, int64_t step,
@@ -275,7 +153,7 @@ static enum heed_status open_state(struct heed_trainer *t, struct heed_error *er
     struct recipe given;
     int64_t *step = NULL;
     int n = 0;
-    enum heed_status s = recipe_of(&given, o, err);
+    enum heed_status s = train_options_recipe(&given, o, err);
     if (!s) s = checkpoint_list(o->out, &step, &n, err);
     if (s) return s;
     if (!n) {
@@ -319,7 +197,8 @@ static enum heed_status open_data(struct heed_trainer *t, struct heed_error *err
                                   .tokenizer = t->tokenizer,
                                   .batch_tokens = o->batch_tokens,
                                   .threads = t->threads,
-                                  .tokenize = translates(o) ? o->valid_tokenize : NULL};
+                                  .tokenize =
+                                      train_options_translate(o) ? o->valid_tokenize : NULL};
     enum heed_status s = batch_open(&t->batches, &b, err);
     if (!s && o->valid.n) s = validator_open(&t->validator, t->p, &v, err);
     return s;
@@ -342,7 +221,7 @@ struct heed_trainer *heed_trainer_open(struct heed_engine *e, const struct heed_
     t->lock = -1;
     t->start = now();
     atomic_init(&t->stop, false);
-    enum heed_status s = check_options(o, err);
+    enum heed_status s = train_options_check(o, err);
     if (!s) s = engine_fork(e, &t->be, err);
     if (!s) s = open_vocab(t, err);
     if (!s) s = check_text(&o->train, err);
