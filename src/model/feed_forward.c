@@ -3,6 +3,8 @@
  */
 #include "model/feed_forward.h"
 
+#include "model/config.h"
+
 void feed_forward_walk(struct walk *k, struct feed_forward_weights *w, const struct heed_config *c)
 {
     walk_tensor(k, "fc1.weight", ROLE_MATRIX, &w->w1, c->d_ff, c->d_model);
@@ -15,6 +17,8 @@ void feed_forward_walk(struct walk *k, struct feed_forward_weights *w, const str
 void feed_forward_layout(struct feed_forward_acts *a, struct layout *l, int rows)
 {
     const struct heed_config *c = l->config;
+    if (l->keep && activation_needs_z(config_activation(c)))
+        a->z = layout_take(l, rows, c->d_ff, l->precision.act);
     a->h = layout_take(l, rows, c->d_ff, l->precision.act);
     a->y = layout_take(l, rows, c->d_model, l->precision.act);
     norm_layout(&a->norm, l, rows);
@@ -36,7 +40,8 @@ void feed_forward_bind(struct feed_forward_acts *a, int rows)
 static struct activation activation_of(const struct pass *p, const struct feed_forward_acts *a,
                                        uint32_t site)
 {
-    return (struct activation){ACT_RELU, a->z, drop_at(p, p->config->ff_dropout, site)};
+    return (struct activation){config_activation(p->config), a->z,
+                               drop_at(p, p->config->ff_dropout, site)};
 }
 
 struct mat feed_forward(const struct pass *p, const struct feed_forward_weights *w,
