@@ -175,6 +175,10 @@ HEED_API const struct heed_config_field *heed_config_field_at(int i);
 HEED_API enum heed_status heed_config_set(struct heed_config *c, const char *name, const char *text,
                                           struct heed_error *err);
 
+/* One sentence for the first field that is out of its range, or the first fields that do not go
+ * together. vocab_size may be 0: not known yet. */
+HEED_API enum heed_status heed_config_check(const struct heed_config *c, struct heed_error *err);
+
 /* ---- training ---- */
 
 enum heed_precision { HEED_F32, HEED_BF16 };

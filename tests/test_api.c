@@ -176,6 +176,7 @@ static void test_config(void **state)
     refused(heed_config_preset(NULL, "tiny", &err), "config");
     refused(heed_config_preset(&c, NULL, &err), "name");
     refused(heed_config_preset(&c, "huge", &err), "huge");
+    refused(heed_config_check(NULL, &err), "config");
     refused(heed_config_set(NULL, "heads", "8", &err), "config");
     refused(heed_config_set(&c, NULL, "8", &err), "name");
     refused(heed_config_set(&c, "heads", NULL, &err), "text");

@@ -91,7 +91,7 @@ if [ "$code" != 0 ] || [ "$(wc -l <"$dir/out")" != 5 ]; then
 fi
 
 # shapes and vocabularies that make no sense
-refuses 1 "16.*3|3.*16" $(but heads 3) --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
+refuses 2 "16.*3|3.*16" $(but heads 3) --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
 refuses 2 "beta1" $train --beta1 1 --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
 refuses 2 "200.*128" $(but encoder-layers 200) --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
 refuses 1 "100000" vocab --size 100000 --out "$dir/v" "$dir/a"

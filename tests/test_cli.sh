@@ -68,7 +68,12 @@ expect 0 out '--beam N .* \(1 to 64, default 4\)$'
 expect 0 out '--ban TEXT .* \(repeatable\)$'
 run train --help
 expect 0 out '--steps N .* \(at least 1, default 100000\)$'
-expect 0 out '--dropout RATE .* \(0 to 0\.99\)$'
+expect 0 out '--d-model N .* \(1 to 16384\)$'
+expect 0 out '--dropout RATE .* \(at least 0, less than 1\)$'
+expect 0 out '--norm post.* \(default post\)$'
+expect 0 out '--activation relu.* \(default relu\)$'
+expect 0 out '--position sinusoid'
+expect 0 out '\(default sinusoid\)$'
 expect 0 out '--vocab FILE .* \(required\)$'
 run vocab --help
 expect 0 out '\(1 to 1000000, required\)$'
@@ -104,9 +109,23 @@ expect 2 err "--steps is '1000000000000001', expected a whole number from 1 to 1
 run train --threads 99999999999999999999
 expect 2 err "--threads is '99999999999999999999', expected a whole number from 0 to 4096"
 run train --dropout 1.5
-expect 2 err "--dropout is '1.5', expected a number from 0 to 0.99"
+expect 2 err "--dropout is '1.5', expected a number of at least 0 and less than 1"
 run train --dropout nan
 expect 2 err "--dropout is 'nan', expected a number"
+run train --heads=0
+expect 2 err "--heads is '0', expected a whole number from 1 to 1024"
+run train --max-length 12x
+expect 2 err "--max-length is '12x', expected a whole number from 2 to 1048576"
+run train --norm sandwich
+expect 2 err "--norm is 'sandwich', expected post"
+run train --activation rleu
+expect 2 err "--activation is 'rleu', expected relu.*; did you mean \"relu\"\?"
+run train --position
+expect 2 err '--position needs a value \(sinusoid.*\), found nothing'
+run train --vocab-size 8000
+expect 2 err 'no option --vocab-size'
+run train --pairs p --vocab v --out o --heads 7
+expect 2 err 'd_model is 512, expected a multiple of the 7 heads'
 run train --preset huge
 expect 2 err "--preset is 'huge', expected one of tiny\|small\|base\|big"
 run translate -beam 3

@@ -259,6 +259,9 @@ static void test_check_refuses(void **state)
     c.vocab_size = 0;
     assert_int_equal(config_check(&c, &err), HEED_EARG);
     assert_string_equal(err.text, "vocab_size is 0, expected 1 to 16777216");
+    assert_int_equal(heed_config_check(&c, &err), HEED_OK); /* not known yet */
+    c.vocab_size = -1;
+    assert_int_equal(heed_config_check(&c, &err), HEED_EARG);
     c = preset("base");
     c.d_model = 15;
     c.heads = 5;

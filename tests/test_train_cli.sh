@@ -86,6 +86,29 @@ accepts $go_on $valid --steps 6 --save-every 1 --keep 3 --valid-every 3 --patien
 accepts $train $text --steps 6 --out "$dir/whole"
 same "$run/model.safetensors" "$dir/whole/model.safetensors"
 
+# ---- config.json of format 1: without a format number and without kinds ----
+
+grep -q '"format": 2' "$run/config.json" || fail "config.json names no format"
+grep -q '"norm": "post"' "$run/config.json" || fail "config.json names no norm"
+cp -r "$run" "$dir/old"
+find "$dir/old" -name config.json -exec sed -i -E '/"(format|norm|activation|position)":/d' {} + \
+    -exec sed -i -z 's/,\n}/\n}/' {} +
+# its size and checksum are in the record beside it
+find "$dir/old" -name trainer.json -exec sed -i -E '/"(crc32|config.json)":/d' {} + \
+    -exec sed -i -z 's/,\n}/\n}/' {} +
+for model in run old; do
+    "$heed" translate --quiet --model "$dir/$model" <"$dir/va" >"$dir/$model.out" || fail "cannot translate with $model"
+done
+same "$dir/run.out" "$dir/old.out"
+accepts $train $text --out "$dir/old" --resume --steps 7 --norm post --activation relu --position sinusoid
+grep -q "not usable" "$dir/old/log.jsonl" && fail "format 1: $(grep "not usable" "$dir/old/log.jsonl")"
+accepts $train $text --steps 7 --out "$dir/seven"
+same "$dir/old/model.safetensors" "$dir/seven/model.safetensors"
+same "$dir/old/config.json" "$dir/seven/config.json"
+sed -i 's/"norm": "post"/"norm": "pots"/' "$dir/seven/config.json"
+refuses 1 "seven/config.json: norm is \"pots\", expected post.* .this program reads formats up to 2.; did you mean \"post\"" \
+    translate --model "$dir/seven" a
+
 # ---- damage ----
 
 # copy NAME: $run as it is, under another name

@@ -1,9 +1,11 @@
 /*
  * cmd_train.c - `heed train`: parallel text in, a model directory out.
  *
- * The options are fields of struct heed_train_options and struct heed_config one by one. Ctrl-C,
- * SIGTERM or SIGHUP asks the trainer to save and return; one more, a second later or after, kills.
+ * The options of the model come from the library's table of the fields of struct heed_config; most
+ * of the others are fields of struct heed_train_options. Ctrl-C, SIGTERM or SIGHUP asks the trainer
+ * to save and return; one more, a second later or after, ends the program at once.
  */
+#include <assert.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -15,9 +17,11 @@
 #include "cli/progress.h"
 #include "heed.h"
 
+enum { FIELDS_MAX = 64, OPTIONS_MAX = 128 }; /* of the configuration and of the command, at most */
+
 struct train {
     struct heed_train_options o;
-    struct heed_config shape; /* what was given on top of the preset; -1: nothing */
+    const char *field[FIELDS_MAX]; /* value given for each field of the configuration, or NULL */
     struct words pairs, src, tgt, valid_pairs, valid_src, valid_tgt;
     const char *preset, *precision, *best_by, *device;
     int64_t seed;
@@ -122,22 +126,15 @@ static int set_corpus(struct heed_corpus *c, const char *prefix, const struct wo
 }
 
 /* The preset with what was given on top of it. */
-static enum heed_status set_shape(struct train *t, struct heed_error *err)
+static enum heed_status set_config(struct train *t, struct heed_error *err)
 {
     struct heed_config *c = &t->o.config;
-    const struct heed_config *given = &t->shape;
+    const struct heed_config_field *f;
     enum heed_status status = heed_config_preset(c, t->preset, err);
-    if (status != HEED_OK) return status;
-    if (given->d_model > 0) c->d_model = given->d_model;
-    if (given->d_ff > 0) c->d_ff = given->d_ff;
-    if (given->heads > 0) c->heads = given->heads;
-    if (given->encoder_layers > 0) c->encoder_layers = given->encoder_layers;
-    if (given->decoder_layers > 0) c->decoder_layers = given->decoder_layers;
-    if (given->max_length > 0) c->max_length = given->max_length;
-    if (given->dropout >= 0) c->dropout = given->dropout;
-    if (given->attention_dropout >= 0) c->attention_dropout = given->attention_dropout;
-    if (given->ff_dropout >= 0) c->ff_dropout = given->ff_dropout;
-    return HEED_OK;
+    for (int i = 0; status == HEED_OK && (f = heed_config_field_at(i)); i++) {
+        if (t->field[i]) status = heed_config_set(c, f->name, t->field[i], err);
+    }
+    return status == HEED_OK ? heed_config_check(c, err) : status;
 }
 
 /* An option that can change nothing is a mistake: the user believes that it does. */
@@ -181,7 +178,7 @@ static int check(struct train *t)
     code = set_corpus(&t->o.valid, "valid-", &t->valid_pairs, &t->valid_src, &t->valid_tgt);
     if (code != OPTIONS_GO_ON) return code;
     struct heed_error err = {0};
-    if (set_shape(t, &err) != HEED_OK) return cli_misuse("%s", err.text);
+    if (set_config(t, &err) != HEED_OK) return cli_misuse("%s", err.text);
     t->o.precision = strcmp(t->precision, "bf16") == 0 ? HEED_BF16 : HEED_F32;
     t->o.best_by = strcmp(t->best_by, "bleu") == 0   ? HEED_BEST_BLEU
                    : strcmp(t->best_by, "chrf") == 0 ? HEED_BEST_CHRF
@@ -220,12 +217,27 @@ static int run(struct train *t, int argc, char **argv)
     return CLI_FAILURE;
 }
 
-/* The table is in the order in which a person needs the options. */
-static int parse(struct train *t, int argc, char **argv)
+/* ---- options, in the order in which a person needs them ---- */
+
+/* Limits of numbers that need none: no run reaches them, and the help leaves them out. */
+static const double LARGEST = 1e9, LARGEST_64 = 1e15;
+
+struct option_table {
+    struct option option[OPTIONS_MAX];
+    int n;
+};
+
+static void add(struct option_table *table, const struct option *option, size_t size)
 {
-    const double many = 1e9, huge = 1e15;
+    size_t n = size / sizeof *option;
+    assert((size_t)table->n + n <= OPTIONS_MAX);
+    memcpy(table->option + table->n, option, size);
+    table->n += (int)n;
+}
+
+static void add_data_options(struct option_table *table, struct train *t)
+{
     struct heed_train_options *o = &t->o;
-    struct heed_config *c = &t->shape;
     const struct option option[] = {
         {.help = "data"},
         {"pairs", "FILE", "tab-separated pairs, plain, .gz or .xz", .words = &t->pairs},
@@ -237,35 +249,42 @@ static int parse(struct train *t, int argc, char **argv)
         {"vocab", "FILE", "vocabulary made by heed vocab", .string = &o->vocab, .required = true},
         {"out", "DIR", "where the model and its checkpoints go", .string = &o->out,
          .required = true},
+    };
+    add(table, option, sizeof option);
+}
 
+/* The preset, and an option for each field of the configuration that has one. */
+static void add_model_options(struct option_table *table, struct train *t)
+{
+    const struct option option[] = {
         {.help = "model (what is not given comes from the preset)"},
         {"preset", NULL, "size of the model; base and big are the paper's", .string = &t->preset,
          .choices = "tiny|small|base|big"},
-        {"d-model", "N", "width of the model", .integer = &c->d_model, .min = 1, .max = 16384},
-        {"d-ff", "N", "inner width of the feed-forward", .integer = &c->d_ff, .min = 1,
-         .max = 65536},
-        {"heads", "N", "attention heads", .integer = &c->heads, .min = 1, .max = 1024},
-        {"encoder-layers", "N", "layers of the encoder", .integer = &c->encoder_layers, .min = 1,
-         .max = 128},
-        {"decoder-layers", "N", "layers of the decoder", .integer = &c->decoder_layers, .min = 1,
-         .max = 128},
-        {"max-length", "N", "longest sentence in tokens", .integer = &c->max_length, .min = 2,
-         .max = 1048576},
-        {"dropout", "RATE", "on sub-layer outputs and embeddings", .number = &c->dropout,
-         .max = 0.99},
-        {"attention-dropout", "RATE", "on attention weights", .number = &c->attention_dropout,
-         .max = 0.99},
-        {"ff-dropout", "RATE", "inside the feed-forward", .number = &c->ff_dropout, .max = 0.99},
+    };
+    add(table, option, sizeof option);
+    const struct heed_config_field *f;
+    for (int i = 0; (f = heed_config_field_at(i)); i++) {
+        assert(i < FIELDS_MAX);
+        struct option one = {
+            .name = f->option, .help = f->help, .string = &t->field[i], .field = f};
+        if (f->option) add(table, &one, sizeof one);
+    }
+}
 
+static void add_optimization_options(struct option_table *table, struct train *t)
+{
+    struct heed_train_options *o = &t->o;
+    const struct option option[] = {
         {.help = "optimization"},
-        {"steps", "N", "optimizer steps in all", .integer64 = &o->steps, .min = 1, .max = huge},
+        {"steps", "N", "optimizer steps in all", .integer64 = &o->steps, .min = 1,
+         .max = LARGEST_64},
         {"batch-tokens", "N", "tokens on each side of a batch, at most",
          .integer = &o->batch_tokens, .min = 16, .max = 1 << 24},
         {"accumulate", "N", "batches per step", .integer = &o->accumulate, .min = 1,
          .max = 1000000},
         {"lr", "RATE", "peak learning rate; 0: (d-model * warmup)^-0.5", .number = &o->peak_lr,
          .max = 100},
-        {"warmup", "N", "steps until the peak", .integer = &o->warmup, .min = 1, .max = many},
+        {"warmup", "N", "steps until the peak", .integer = &o->warmup, .min = 1, .max = LARGEST},
         {"beta1", "X", "Adam", .number = &o->beta1, .max = 0.999999},
         {"beta2", "X", "Adam", .number = &o->beta2, .max = 0.999999},
         {"epsilon", "X", "Adam", .number = &o->epsilon, .max = 1},
@@ -275,11 +294,18 @@ static int parse(struct train *t, int argc, char **argv)
          .number = &o->subword_dropout, .max = 0.99},
         {"clip", "NORM", "largest gradient norm; 0: no limit", .number = &o->clip, .max = 1e9},
         {"seed", "N", "the same seed and data give the same model", .integer64 = &t->seed,
-         .max = huge},
+         .max = LARGEST_64},
+    };
+    add(table, option, sizeof option);
+}
 
+static void add_validation_options(struct option_table *table, struct train *t)
+{
+    struct heed_train_options *o = &t->o;
+    const struct option option[] = {
         {.help = "validation and checkpoints"},
         {"valid-every", "N", "steps; 0: only at the end", .integer64 = &o->valid_every,
-         .given = &t->valid_every_given, .max = huge},
+         .given = &t->valid_every_given, .max = LARGEST_64},
         {"no-bleu", NULL, "do not translate the validation source", .flag = &o->valid_bleu,
          .clears = true},
         {"valid-tokenize", NULL, "for that BLEU", .string = &o->valid_tokenize,
@@ -287,12 +313,19 @@ static int parse(struct train *t, int argc, char **argv)
         {"best-by", NULL, "figure that tells the best validation, for DIR/best and --patience",
          .string = &t->best_by, .given = &t->best_by_given, .choices = "nll|bleu|chrf"},
         {"patience", "N", "stop after N validations without a better one; 0: never",
-         .integer = &o->patience, .max = many},
-        {"save-every", "N", "steps; 0: only at the end", .integer64 = &o->save_every, .max = huge},
+         .integer = &o->patience, .max = LARGEST},
+        {"save-every", "N", "steps; 0: only at the end", .integer64 = &o->save_every,
+         .max = LARGEST_64},
         {"keep", "N", "newest checkpoints kept, besides the best", .integer = &o->keep, .min = 1,
-         .max = many},
+         .max = LARGEST},
         {"resume", NULL, "go on from the newest usable checkpoint in --out", .flag = &o->resume},
+    };
+    add(table, option, sizeof option);
+}
 
+static void add_machine_options(struct option_table *table, struct train *t)
+{
+    const struct option option[] = {
         {.help = "machine"},
         {"device", "DEVICE", "cpu[:avx512|:avx2|:baseline], cuda:N or ref, the slow oracle",
          .string = &t->device},
@@ -300,6 +333,17 @@ static int parse(struct train *t, int argc, char **argv)
         {"precision", NULL, "of the arithmetic", .string = &t->precision, .choices = "f32|bf16"},
         {"quiet", NULL, "print errors only", .flag = &t->quiet},
     };
+    add(table, option, sizeof option);
+}
+
+static int parse(struct train *t, int argc, char **argv)
+{
+    struct option_table table = {.n = 0};
+    add_data_options(&table, t);
+    add_model_options(&table, t);
+    add_optimization_options(&table, t);
+    add_validation_options(&table, t);
+    add_machine_options(&table, t);
     const struct usage usage = {
         .command = "train",
         .summary = "train a translation model on parallel text",
@@ -311,8 +355,8 @@ static int parse(struct train *t, int argc, char **argv)
         .example =
             "  heed train --pairs train.tsv.gz --valid-pairs dev.tsv --vocab vocab.model \\\n"
             "      --preset small --steps 20000 --valid-every 1000 --out model",
-        .option = option,
-        .n = sizeof option / sizeof option[0],
+        .option = table.option,
+        .n = table.n,
     };
     return options_parse(&usage, argc, argv);
 }
@@ -321,15 +365,6 @@ int cmd_train(int argc, char **argv)
 {
     struct train t = {
         .o = heed_train_defaults(),
-        .shape = {.d_model = -1,
-                  .d_ff = -1,
-                  .heads = -1,
-                  .encoder_layers = -1,
-                  .decoder_layers = -1,
-                  .max_length = -1,
-                  .dropout = -1,
-                  .attention_dropout = -1,
-                  .ff_dropout = -1},
         .preset = "base",
         .precision = "f32",
         .best_by = "nll",

@@ -18,6 +18,8 @@
 #include "cli/cli.h"
 #include "heed.h"
 
+enum { NAME_MAX_BYTES = 128 }; /* of what the help calls a value */
+
 void words_release(struct words *w)
 {
     free(w->v);
@@ -57,6 +59,32 @@ static bool is_number(const struct option *o)
     return o->integer || o->integer64 || o->number;
 }
 
+/* What may stand for a value in a sentence or in the help: "N", "FILE", "relu|gelu". */
+static const char *value_name(const struct option *o, char out[NAME_MAX_BYTES])
+{
+    if (!o->field) return o->choices ? o->choices : o->arg;
+    switch (o->field->type) {
+    case HEED_FIELD_INTEGER:
+        return "N";
+    case HEED_FIELD_RATE:
+        return "RATE";
+    case HEED_FIELD_KIND:
+        break;
+    }
+    size_t n = 0;
+    for (const char *const *k = o->field->kinds; *k && n < NAME_MAX_BYTES; k++) {
+        n += (size_t)snprintf(out + n, NAME_MAX_BYTES - n, "%s%s", n ? "|" : "", *k);
+    }
+    return out;
+}
+
+static void field_remarks(const struct heed_config_field *f, char *out, size_t size)
+{
+    if (f->type == HEED_FIELD_INTEGER) remark(out, size, "%d to %d", f->min, f->max);
+    if (f->type == HEED_FIELD_RATE) remark(out, size, "at least 0, less than 1");
+    if (f->absent) remark(out, size, "default %s", f->absent);
+}
+
 static void remarks(const struct option *o, char *out, size_t size)
 {
     const double no_limit = 1e9; /* for people; one that is exceeded is named */
@@ -65,6 +93,7 @@ static void remarks(const struct option *o, char *out, size_t size)
     } else if (is_number(o)) {
         remark(out, size, "at least %.10g", o->min);
     }
+    if (o->field) field_remarks(o->field, out, size);
     if (o->words) remark(out, size, "repeatable");
     if (o->required) remark(out, size, "required");
     if (o->integer && in_range(o, *o->integer)) {
@@ -86,7 +115,8 @@ static void print_option(const struct option *o)
         printf("\n%s:\n", o->help);
         return;
     }
-    const char *arg = o->choices ? o->choices : o->arg;
+    char name[NAME_MAX_BYTES];
+    const char *arg = value_name(o, name);
     int n = printf("  --%s%s%s", o->name, arg ? " " : "", arg ? arg : "");
     if (n < COLUMN) {
         printf("%*s", COLUMN - n, "");
@@ -162,6 +192,15 @@ static bool is_choice(const char *choices, const char *value)
     return false;
 }
 
+/* Whether the library would take the value; it is set once the whole command line is known. */
+static int check_field(const struct option *o, const char *value)
+{
+    struct heed_config scratch = {0};
+    struct heed_error err = {0};
+    if (heed_config_set(&scratch, o->name, value, &err) == HEED_OK) return OPTIONS_GO_ON;
+    return cli_misuse("--%s", err.text); /* which begins with the name */
+}
+
 static int set_value(const struct option *o, const char *value)
 {
     if (o->integer || o->integer64) return set_integer(o, value);
@@ -169,6 +208,10 @@ static int set_value(const struct option *o, const char *value)
     if (o->words) return words_add(o->words, value);
     assert(o->string);
     if (o->choices && !is_choice(o->choices, value)) return bad_value(o, value);
+    if (o->field) {
+        int code = check_field(o, value);
+        if (code != OPTIONS_GO_ON) return code;
+    }
     *o->string = value;
     return OPTIONS_GO_ON;
 }
@@ -225,8 +268,9 @@ static int parse_option(struct parsing *p)
     if (!value) {
         const char *next = p->at + 1 < p->argc ? p->argv[p->at + 1] : NULL;
         if (!next || strncmp(next, "--", 2) == 0) {
-            return cli_misuse("--%s needs a value (%s), found %s", o->name,
-                              o->choices ? o->choices : o->arg, next ? next : "nothing after it");
+            char name[NAME_MAX_BYTES];
+            return cli_misuse("--%s needs a value (%s), found %s", o->name, value_name(o, name),
+                              next ? next : "nothing after it");
         }
         value = p->argv[++p->at];
     }

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "heed.h"
+
 /* Words of the command line; they point into argv. {0} is empty. */
 struct words {
     const char **v;
@@ -29,10 +31,12 @@ struct option {
     int64_t *integer64;
     float *number;
     const char **string;
-    struct words *words; /* may be given more than once */
-    double min, max;     /* of a number, both allowed */
-    const char *choices; /* of a string: "one|two|three" */
-    bool clears;         /* this flag sets its variable to false */
+    struct words *words;                   /* may be given more than once */
+    double min, max;                       /* of a number, both allowed */
+    const char *choices;                   /* of a string: "one|two|three" */
+    const struct heed_config_field *field; /* of a string: it is a value of this field, which says
+                                            * what is allowed and what the help calls the value */
+    bool clears;                           /* this flag sets its variable to false */
     bool required;
     bool *given; /* set to true where the user gives a value; may be NULL */
 };

@@ -60,17 +60,17 @@ static const struct heed_config_field FIELD[] = {
     {MEMBER(max_length), HEED_FIELD_INTEGER, 2, 1 << 20, .option = "max-length",
      .help = "longest sentence in tokens, end mark included"},
     {MEMBER(dropout), HEED_FIELD_RATE, .option = "dropout",
-     .help = "on sub-layer outputs and embeddings"},
+     .help = "dropout of sub-layer outputs and of embeddings"},
     {MEMBER(attention_dropout), HEED_FIELD_RATE, .option = "attention-dropout",
-     .help = "on attention weights"},
+     .help = "dropout of attention weights"},
     {MEMBER(ff_dropout), HEED_FIELD_RATE, .option = "ff-dropout",
-     .help = "inside the feed-forward"},
+     .help = "dropout inside the feed-forward"},
     {MEMBER(norm), HEED_FIELD_KIND, .kinds = NORM, .absent = "post", .option = "norm",
-     .help = "layer norm of a sub-layer"},
+     .help = "layer norm; post: after the residual addition"},
     {MEMBER(activation), HEED_FIELD_KIND, .kinds = ACTIVATION, .absent = "relu",
-     .option = "activation", .help = "activation of the feed-forward"},
+     .option = "activation", .help = "activation function of the feed-forward"},
     {MEMBER(position), HEED_FIELD_KIND, .kinds = POSITION, .absent = "sinusoid",
-     .option = "position", .help = "how the order of tokens is told"},
+     .option = "position", .help = "encoding of the positions of tokens"},
 };
 
 enum {
@@ -361,6 +361,14 @@ enum heed_status config_check(const struct heed_config *c, struct heed_error *er
     enum heed_status st = check_total("max_length times d_model", positions, err);
     if (!st) st = check_total("the number of parameters", parameters_count(c), err);
     return st;
+}
+
+enum heed_status heed_config_check(const struct heed_config *c, struct heed_error *err)
+{
+    if (!c) return error_null(err, "config");
+    struct heed_config known = *c;
+    if (known.vocab_size == 0) known.vocab_size = 1;
+    return config_check(&known, err);
 }
 
 /* ---- config.json: writing ---- */
