@@ -103,6 +103,18 @@ static void call_linear_bwd(struct backend *be, const struct trial *t, const str
                        activation_of(t, m[6]));
 }
 
+static void plan_bias_bwd(struct trial *t)
+{
+    par(t, ADD, "db", 1, t->cols, TYPE_F32);
+    act(t, IN, "dy", t->rows, t->cols, t->act);
+}
+static void call_bias_bwd(struct backend *be, const struct trial *t, const struct mat *m,
+                          const int32_t *ints)
+{
+    (void)t, (void)ints;
+    be->op->bias_bwd(be, m[0], m[1]);
+}
+
 /* ---- attention: cols is the width of a head, out the number of heads ---- */
 
 static int least(int a, int b)
@@ -384,6 +396,7 @@ static const struct op_case cases[] = {
      .prepare = prepare_linear_bwd},
     {"linear_bwd", plan_linear_bwd, call_linear_bwd, products, large_products,
      .flags = VIEW | BETA | NODX}, /* where nothing else is done to dx */
+    {"bias_bwd", plan_bias_bwd, call_bias_bwd, grid, large_grid, .flags = VIEW},
     {"attend_bwd", plan_attend_bwd, call_attend_bwd, attentions, large_attentions,
      .flags = DROP | VIEW | CAUSAL | CROSS, .prepare = prepare_attend_bwd},
     {"add_norm_bwd", plan_add_norm_bwd, call_add_norm_bwd, grid, large_grid,

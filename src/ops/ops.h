@@ -219,6 +219,10 @@ struct ops {
      * activation, dropout or db, dx is present and beta is 0. */
     void (*linear_bwd)(struct backend *be, struct mat dx, float beta, struct mat db, struct mat dw,
                        struct mat dy, struct mat x, struct mat w, struct activation f);
+    /* db += column sums of dy as stored: the gradient of a bias b in y = x wT + b where nothing
+     * else sums dy. (linear_bwd's db is the bias of the linear before, add_norm_bwd's drb that of
+     * the linear that made r.) */
+    void (*bias_bwd)(struct backend *be, struct mat db, struct mat dy);
     /* writes dq, dk, dv of the rows that a's sentences own; reads a's q, k, v, o, lse */
     void (*attend_bwd)(struct backend *be, const struct attention *a, struct mat dq, struct mat dk,
                        struct mat dv, struct mat dout);

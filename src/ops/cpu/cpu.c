@@ -315,6 +315,7 @@ static const struct ops cpu_ops = {
     .add_norm = cpu_add_norm,
     .embed_bwd = cpu_embed_bwd,
     .linear_bwd = cpu_linear_bwd,
+    .bias_bwd = cpu_bias_bwd,
     .attend_bwd = cpu_attend_bwd,
     .add_norm_bwd = cpu_add_norm_bwd,
     .xent = cpu_xent,

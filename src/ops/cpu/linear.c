@@ -76,12 +76,13 @@ static void activate_bwd(struct cpu *cpu, struct mat dx, struct mat x, struct ac
                              dx.cols, dx.type, f.kind, drop_row(f.drop, (uint64_t)r));
 }
 
-static void add_columns(struct cpu *cpu, struct mat db, struct mat dx)
+void cpu_bias_bwd(struct backend *be, struct mat db, struct mat dy)
 {
-#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(dx)))
-    for (int c = 0; c < dx.cols; c += CPU_STRIP) {
-        int n = dx.cols - c < CPU_STRIP ? dx.cols - c : CPU_STRIP;
-        cpu->k->add_columns(mat_at(db, 0, c), mat_at(dx, 0, c), dx.ld, dx.rows, n, dx.type);
+    struct cpu *cpu = cpu_of(be);
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(dy)))
+    for (int c = 0; c < dy.cols; c += CPU_STRIP) {
+        int n = dy.cols - c < CPU_STRIP ? dy.cols - c : CPU_STRIP;
+        cpu->k->add_columns(mat_at(db, 0, c), mat_at(dy, 0, c), dy.ld, dy.rows, n, dy.type);
     }
 }
 
@@ -99,5 +100,5 @@ void cpu_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat db
     if (!dx.p) return;
     gemm_run(cpu->gemm, &(struct gemm_job){.c = padded(dx), .a = padded(dy), .b = w, .beta = beta});
     if (!identity) activate_bwd(cpu, dx, x, f);
-    if (db.p) add_columns(cpu, db, dx);
+    if (db.p) cpu_bias_bwd(be, db, dx);
 }

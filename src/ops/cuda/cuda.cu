@@ -240,6 +240,13 @@ static void op_linear_bwd(struct backend *be, struct mat dx, float beta, struct 
     end(c);
 }
 
+static void op_bias_bwd(struct backend *be, struct mat db, struct mat dy)
+{
+    struct gpu *c = begin(be, "bias_bwd", mat_bytes(dy));
+    if (dy.rows) cuda_bias_bwd(c, db, dy);
+    end(c);
+}
+
 static void op_attend_bwd(struct backend *be, const struct attention *a, struct mat dq,
                           struct mat dk, struct mat dv, struct mat dout)
 {
@@ -408,6 +415,7 @@ static const struct ops table = {
     .add_norm = op_add_norm,
     .embed_bwd = op_embed_bwd,
     .linear_bwd = op_linear_bwd,
+    .bias_bwd = op_bias_bwd,
     .attend_bwd = op_attend_bwd,
     .add_norm_bwd = op_add_norm_bwd,
     .xent = op_xent,

@@ -110,6 +110,7 @@ void cuda_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct
                  struct activation f);
 void cuda_linear_bwd(struct gpu *c, struct mat dx, float beta, struct mat db, struct mat dw,
                      struct mat dy, struct mat x, struct mat w, struct activation f);
+void cuda_bias_bwd(struct gpu *c, struct mat db, struct mat dy);
 /* few.cu: whether it took the product */
 bool cuda_linear_few(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
                      bool relu);

@@ -311,3 +311,8 @@ void cuda_linear_bwd(struct gpu *c, struct mat dx, float beta, struct mat db, st
     struct product p = {.c = dw, .a = dy, .b = x, .ta = true, .beta = 1, .name = "linear_bwd, dw"};
     blas_run(c, &p);
 }
+
+void cuda_bias_bwd(struct gpu *c, struct mat db, struct mat dy)
+{
+    strip_way<BY_MASK>(c, dy, db, dy, ACT_NONE, (struct drop){});
+}

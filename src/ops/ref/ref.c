@@ -230,7 +230,7 @@ static void ref_linear(struct backend *be, struct mat y, struct mat x, struct ma
         }
 }
 
-/* A bias was added to every row. */
+/* db += column sums of dy: a bias was added to every row. */
 static void add_columns(struct mat db, struct mat dy)
 {
     for (int c = 0; c < db.cols; c++) {
@@ -264,6 +264,12 @@ static void ref_linear_bwd(struct backend *be, struct mat dx, float beta, struct
             for (int i = 0; i < dy.rows; i++) s += get(dy, i, o) * get(x, i, c);
             add(dw, o, c, s);
         }
+}
+
+static void ref_bias_bwd(struct backend *be, struct mat db, struct mat dy)
+{
+    (void)be;
+    add_columns(db, dy);
 }
 
 /* ---- attention: paper 3.2 ---- */
@@ -558,6 +564,7 @@ static const struct ops ref_ops = {
     .add_norm = ref_add_norm,
     .embed_bwd = ref_embed_bwd,
     .linear_bwd = ref_linear_bwd,
+    .bias_bwd = ref_bias_bwd,
     .attend_bwd = ref_attend_bwd,
     .add_norm_bwd = ref_add_norm_bwd,
     .xent = ref_xent,
