@@ -35,12 +35,18 @@ static const char *const POSITION[] = {
     NULL,
 };
 
+/* The kinds of heed.h and of ops.h are in one order; ops.h has the identity before them. */
+_Static_assert(sizeof ACTIVATION / sizeof *ACTIVATION - 1 == ACT_KINDS - ACT_RELU,
+               "every activation has a name and an op");
+
 enum activation_kind config_activation(const struct heed_config *c)
 {
-    static const enum activation_kind op[] = {
-        [HEED_ACTIVATION_RELU] = ACT_RELU,
-    };
-    return op[c->activation];
+    return (enum activation_kind)(ACT_RELU + (int)c->activation);
+}
+
+const char *config_activation_name(const struct heed_config *c)
+{
+    return ACTIVATION[c->activation];
 }
 
 #define MEMBER(name) #name, offsetof(struct heed_config, name)

@@ -19,6 +19,8 @@ enum heed_status config_parse(struct heed_config *c, const char *json, size_t le
 enum heed_status config_load(struct heed_config *c, const char *path, struct heed_error *err);
 /* The op of the feed-forward's activation. */
 enum activation_kind config_activation(const struct heed_config *c);
+/* Its name in config.json. */
+const char *config_activation_name(const struct heed_config *c);
 /* HEED_EFORMAT naming the first field in which found differs from expected. */
 enum heed_status config_same(const struct heed_config *found, const struct heed_config *expected,
                              const char *path, struct heed_error *err);

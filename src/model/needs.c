@@ -13,7 +13,10 @@ static const struct {
     const char *name;
     size_t at;
 } TRAINING[] = {
-#define OP(name) {#name, offsetof(struct ops, name)}
+#define OP(name)                                                                                   \
+    {                                                                                              \
+#name, offsetof(struct ops, name)                                                          \
+    }
     OP(embed_bwd), OP(linear_bwd), OP(attend_bwd), OP(add_norm_bwd), OP(sqnorm), OP(adam),
 #undef OP
 };

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "model/needs.h"
 #include "model/position.h"
 
 const struct precision precision_f32 = {TYPE_F32, TYPE_F32, TYPE_F32, TYPE_F32};
@@ -191,10 +192,12 @@ enum heed_status parameters_open(struct parameters **out, struct backend *be,
                                  const struct heed_config *c, struct precision precision,
                                  struct heed_error *err)
 {
+    enum heed_status s = needs_check(be->op, c, false, err);
+    if (s) return s;
     struct parameters *p = parameters_new(be, c, precision, err);
     if (!p) return HEED_ENOMEM;
     bool copy = precision.matrix != precision.master;
-    enum heed_status s = take(p, &p->master, 1, (int)p->n, precision.master, err);
+    s = take(p, &p->master, 1, (int)p->n, precision.master, err);
     if (!s && copy) s = take(p, &p->copy, 1, (int)p->n, precision.matrix, err);
     if (!s) s = position_open(&p->position, be, c, p->precision.master, err);
     if (s) {
@@ -270,9 +273,11 @@ enum heed_status parameters_open_packed(struct parameters **out, struct backend 
                                   .matrix = type,
                                   .master = TYPE_F32,
                                   .keys = type == TYPE_PACKED_F32 ? TYPE_F32 : TYPE_BF16};
+    enum heed_status s = needs_check(be->op, c, false, err);
+    if (s) return s;
     struct parameters *p = parameters_new(be, c, precision, err);
     if (!p) return HEED_ENOMEM;
-    enum heed_status s = take(p, &p->master, 1, (int)packing_bind(p).vectors, TYPE_F32, err);
+    s = take(p, &p->master, 1, (int)packing_bind(p).vectors, TYPE_F32, err);
     if (!s) s = position_open(&p->position, be, c, p->precision.master, err);
     if (s) {
         parameters_free(p);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "model/needs.h"
 
 static int max(int a, int b)
 {
@@ -83,7 +84,8 @@ static enum heed_status check_rows(const struct run_options *o, const struct bac
 enum heed_status run_open(struct run **out, struct backend *be, const struct parameters *p,
                           const struct run_options *o, struct heed_error *err)
 {
-    enum heed_status s = check_rows(o, be, &p->config, err);
+    enum heed_status s = needs_check(be->op, &p->config, o->train, err);
+    if (!s) s = check_rows(o, be, &p->config, err);
     if (s) return s;
     struct run *r = calloc(1, sizeof *r);
     if (!r) return error_memory(err, sizeof *r, "a run of the model");

@@ -104,6 +104,7 @@ struct drop {
     uint32_t site; /* which dropout of the model */
 };
 
+/* The identity, then the kinds of enum heed_activation in its order. */
 enum activation_kind { ACT_NONE, ACT_RELU, ACT_KINDS };
 
 /* Whether backward needs the input z of the activation. ReLU shows what it did in its output: what
@@ -168,6 +169,13 @@ struct graph; /* a backend's own: ops that were recorded */
 /* Of a block of memory; what is used in part should be in memory in part. */
 enum use { USED_WHOLE, USED_IN_PART };
 
+/* Required of every backend: memory and order, forward, xent, cast and decoding. Optional, NULL
+ * where a backend lacks them:
+ * - the ops of backward and of the optimizer, which a device needs for training alone;
+ * - bias_bwd, for biases whose gradient no other op of backward sums;
+ * - note, recording and measuring.
+ * An activation that the backend lacks is told by `activations`. model/needs.c answers a model that
+ * needs what is not there with a sentence when it is opened; so a call finds what it needs. */
 struct ops {
     const char *name;
     bool host;             /* alloc gives memory of the host */
@@ -176,6 +184,7 @@ struct ops {
     int rows;              /* hypotheses of a step of translation that do */
     bool panels;           /* TYPE_PACKED_I8 is what panels.h describes, in memory of the host: it
                             * may be in a file, used where it lies */
+    int activations;       /* linear takes the activation kinds below this one; ACT_KINDS: all */
 
     /* memory and order: the only calls that may fail or wait */
     enum heed_status (*alloc)(struct backend *be, void **p, size_t bytes, enum use use,

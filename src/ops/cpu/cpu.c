@@ -300,6 +300,7 @@ static const struct ops cpu_ops = {
     .chunk_rows = 1024,
     .rows = 128,
     .panels = true,
+    .activations = ACT_KINDS,
     .alloc = cpu_alloc,
     .free = cpu_free,
     .zero = cpu_zero,

@@ -401,6 +401,7 @@ static const struct ops table = {
     .chunk = CHUNK,
     .chunk_rows = CHUNK_ROWS,
     .rows = 512,
+    .activations = ACT_KINDS,
     .alloc = op_alloc,
     .free = op_free,
     .zero = op_zero,

@@ -550,6 +550,7 @@ static const struct ops ref_ops = {
     .chunk = 8 << 20,
     .chunk_rows = 1024,
     .rows = 128,
+    .activations = ACT_KINDS,
     .alloc = ref_alloc,
     .free = ref_free,
     .zero = ref_zero,

@@ -1,0 +1,104 @@
+/*
+ * test_needs.c - a device that lacks an optional op, or an activation, says so in a sentence when a
+ * model that needs it is opened.
+ */
+#include "model/needs.h"
+#include "toy.h"
+
+/* A backend whose table can be changed. */
+struct lacking {
+    struct backend *be;
+    struct ops op;
+};
+
+static struct lacking lacking_open(void)
+{
+    struct lacking l;
+    struct heed_error err = {0};
+    assert_int_equal(ref_open(&l.be, &err), HEED_OK);
+    l.op = *l.be->op;
+    l.op.name = "toy";
+    return l;
+}
+
+static enum heed_status check(const struct ops *op, bool train, struct heed_error *err)
+{
+    *err = (struct heed_error){0};
+    return needs_check(op, &toy_config, train, err);
+}
+
+static void test_nothing_lacks(void **state)
+{
+    (void)state;
+    struct heed_error err;
+    struct lacking l = lacking_open();
+    assert_int_equal(check(&l.op, true, &err), HEED_OK);
+    assert_int_equal(check(&l.op, false, &err), HEED_OK);
+    l.be->op->close(l.be);
+}
+
+/* Each op of backward and of the optimizer in turn: translation does not need it. */
+static void test_training(void **state)
+{
+    (void)state;
+    struct heed_error err;
+    struct lacking l = lacking_open();
+    struct ops whole = l.op;
+#define LACKS(which)                                                                               \
+    l.op = whole, l.op.which = NULL;                                                               \
+    assert_int_equal(check(&l.op, false, &err), HEED_OK);                                          \
+    assert_int_equal(check(&l.op, true, &err), HEED_EUNSUPPORTED);                                 \
+    assert_string_equal(err.text, "device 'toy' cannot train a model: it lacks the op " #which)
+    LACKS(embed_bwd);
+    LACKS(linear_bwd);
+    LACKS(attend_bwd);
+    LACKS(add_norm_bwd);
+    LACKS(sqnorm);
+    LACKS(adam);
+    l.op = whole, l.op.bias_bwd = NULL; /* no model needs it yet */
+    assert_int_equal(check(&l.op, true, &err), HEED_OK);
+    l.be->op->close(l.be);
+}
+
+/* Where a program meets it: parameters and runs are not opened. */
+static void test_opening(void **state)
+{
+    (void)state;
+    struct heed_error err = {0};
+    struct parameters *p = NULL;
+    struct run *run = NULL;
+    struct run_options o = {.rows_src = 16, .rows_tgt = 16, .sentences = 1, .train = true};
+    struct lacking l = lacking_open();
+    struct backend own = *l.be, *be = l.be;
+    be->op = &l.op;
+
+    l.op.activations = ACT_RELU;
+    const char *want = "device 'toy' cannot compute the activation 'relu', which the model's "
+                       "configuration names";
+    assert_int_equal(parameters_open(&p, be, &toy_config, precision_f32, &err), HEED_EUNSUPPORTED);
+    assert_string_equal(err.text, want);
+    err = (struct heed_error){0};
+    assert_int_equal(parameters_open_packed(&p, be, &toy_config, TYPE_PACKED_F32, &err),
+                     HEED_EUNSUPPORTED);
+    assert_string_equal(err.text, want);
+    assert_null(p);
+
+    l.op.activations = ACT_KINDS, l.op.linear_bwd = NULL;
+    assert_int_equal(parameters_open(&p, be, &toy_config, precision_f32, &err), HEED_OK);
+    assert_int_equal(run_open(&run, be, p, &o, &err), HEED_EUNSUPPORTED);
+    assert_string_equal(err.text, "device 'toy' cannot train a model: it lacks the op linear_bwd");
+    assert_null(run);
+    parameters_free(p);
+    *be = own;
+    be->op->close(be);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing_lacks),
+        cmocka_unit_test(test_training),
+        cmocka_unit_test(test_opening),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
