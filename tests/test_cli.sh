@@ -119,7 +119,7 @@ expect 2 err "--max-length is '12x', expected a whole number from 2 to 1048576"
 run train --norm sandwich
 expect 2 err "--norm is 'sandwich', expected post"
 run train --activation rleu
-expect 2 err "--activation is 'rleu', expected relu.*; did you mean \"relu\"\?"
+expect 2 err "--activation is 'rleu', expected relu.*; did you mean relu\?"
 run train --position
 expect 2 err '--position needs a value \(sinusoid.*\), found nothing'
 run train --vocab-size 8000

@@ -105,7 +105,7 @@ static void test_shapes(void **state)
     refuses(&o, "275 pieces, expected 2147483647");
     o = options(o.out);
     o.config = (struct heed_config){0};
-    refuses(&o, "d_model is 0");
+    refuses(&o, "d_model is '0'");
     o = options(o.out);
     o.config.d_model = 1 << 14, o.config.d_ff = 1 << 16, o.config.heads = 1 << 10;
     o.config.encoder_layers = o.config.decoder_layers = 128;

@@ -106,7 +106,7 @@ accepts $train $text --steps 7 --out "$dir/seven"
 same "$dir/old/model.safetensors" "$dir/seven/model.safetensors"
 same "$dir/old/config.json" "$dir/seven/config.json"
 sed -i 's/"norm": "post"/"norm": "pots"/' "$dir/seven/config.json"
-refuses 1 "seven/config.json: norm is \"pots\", expected post.* .this program reads formats up to 2.; did you mean \"post\"" \
+refuses 1 "seven/config.json: norm is 'pots', expected post.*; did you mean post. .this program reads formats up to 2" \
     translate --model "$dir/seven" a
 
 # ---- damage ----

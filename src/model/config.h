@@ -11,7 +11,13 @@ enum { LAYERS_MAX = 128 }; /* of each stack */
 /* One sentence for the first thing that makes no sense: sizes below 1 or absurd, d_model odd or
  * not divisible by heads, heads too wide, rates outside [0, 1). */
 enum heed_status config_check(const struct heed_config *c, struct heed_error *err);
-/* NULL-terminated JSON, malloced. */
+/* The value of a field as heed_config_set reads it; the number of a kind that has no name. */
+enum { CONFIG_VALUE = 64 }; /* bytes of a value as text */
+const char *config_show(char out[CONFIG_VALUE], const struct heed_config *c,
+                        const struct heed_config_field *f);
+/* HEED_EARG: `CALLED "NAME" is unknown`, with the nearest name of a field. */
+enum heed_status config_unknown_field(const char *name, const char *called, struct heed_error *err);
+/* NUL-terminated JSON, malloced; NULL when out of memory. */
 char *config_format(const struct heed_config *c);
 /* path is what an error calls the text. The result has been checked. */
 enum heed_status config_parse(struct heed_config *c, const char *json, size_t len, const char *path,
