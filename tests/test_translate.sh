@@ -42,9 +42,11 @@ for weights in bf16 int8; do
         fail "quantize: $weights differs"
 done
 large=$(wc -c <"$dir/model/model.safetensors") small=$(wc -c <"$dir/int8/model.safetensors")
-[ $((small * 3)) -lt "$large" ] || fail "quantize: $small bytes of $large are not small"
+# (the header with the tensors' names weighs something in so small a model)
+[ $((small * 5)) -lt $((large * 2)) ] || fail "quantize: $small bytes of $large are not small"
 "$heed" quantize --out "$dir/again" "$dir/int8" 2>"$dir/err" && fail "quantize: int8 twice"
-grep -q "int8 or bf16 already" "$dir/err" || fail "quantize: $(cat "$dir/err")"
+grep -q "embed.weight is I8, expected F32: only weights in F32 can be quantized" "$dir/err" ||
+    fail "quantize: $(cat "$dir/err")"
 
 # ---- scoring what was found gives the score it had ----
 

@@ -9,14 +9,17 @@
 #include "store/directory.h"
 #include "store/weights.h"
 
-static enum heed_status check_large(const struct safetensors *file, const char *path,
-                                    struct heed_error *err)
+static enum heed_status check_f32(const struct safetensors *file, const char *path,
+                                  struct heed_error *err)
 {
-    for (int i = 0; i < safetensors_count(file); i++)
-        if (safetensors_at(file, i)->type != TYPE_F32)
+    for (int i = 0; i < safetensors_count(file); i++) {
+        const struct tensor *t = safetensors_at(file, i);
+        if (t->type != TYPE_F32)
             return error_set(err, HEED_EFORMAT,
-                             "%s: tensor %.80s is not F32: the weights are int8 or bf16 already",
-                             path, safetensors_at(file, i)->name);
+                             "%s: tensor %.80s is %s, expected F32: only weights in F32 can be "
+                             "quantized",
+                             path, t->name, tensor_dtype(t->type));
+    }
     return HEED_OK;
 }
 
@@ -63,7 +66,7 @@ enum heed_status heed_quantize(const char *dir, enum heed_weights weights, const
     if (!st) st = directory_weights(to, out, err);
     if (!st) st = directory_read(&config, &t, dir, err);
     if (!st) st = safetensors_open(&file, from, err);
-    if (!st) st = check_large(file, from, err);
+    if (!st) st = check_f32(file, from, err);
     if (!st) st = backend_open(&be, "cpu", 0, err);
     /* The model is opened as it will be read, also for bf16: what cannot be used is refused before
      * anything is written. */

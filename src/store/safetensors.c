@@ -47,6 +47,12 @@ static const char *const DTYPE[] = {
 
 enum { DTYPES = sizeof DTYPE / sizeof *DTYPE };
 
+const char *tensor_dtype(enum type type)
+{
+    assert((int)type < DTYPES);
+    return DTYPE[type];
+}
+
 static const char METADATA[] = "__metadata__";
 
 /* ---- writing ---- */
@@ -139,8 +145,9 @@ struct safetensors {
     size_t data_len;
     json_t *header; /* owns the names */
     int n;
-    struct tensor *tensor; /* [n] in the order of the data */
-    void *copy;            /* what was not aligned in the file; NULL when everything was */
+    struct tensor *tensor;         /* [n] in the order of the data */
+    const struct tensor **by_name; /* [n] the same, sorted by name */
+    void *copy;                    /* what was not aligned in the file; NULL when everything was */
 };
 
 static enum heed_status map_file(struct safetensors *s, const char *path, struct heed_error *err)
@@ -397,6 +404,22 @@ static enum heed_status copy_unaligned(struct safetensors *s, const char *path,
     return HEED_OK;
 }
 
+static int compare_names(const void *a, const void *b)
+{
+    const struct tensor *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+static enum heed_status sort_names(struct safetensors *s, const char *path, struct heed_error *err)
+{
+    size_t bytes = ((size_t)s->n + 1) * sizeof *s->by_name; /* malloc of 0 may return NULL */
+    s->by_name = malloc(bytes);
+    if (!s->by_name) return error_memory(err, bytes, path);
+    for (int i = 0; i < s->n; i++) s->by_name[i] = &s->tensor[i];
+    qsort(s->by_name, (size_t)s->n, sizeof *s->by_name, compare_names);
+    return HEED_OK;
+}
+
 enum heed_status safetensors_open(struct safetensors **out, const char *path,
                                   struct heed_error *err)
 {
@@ -408,6 +431,7 @@ enum heed_status safetensors_open(struct safetensors **out, const char *path,
     if (!st) st = check_cover(s, path, err);
     if (!st) st = check_metadata(s, path, err);
     if (!st) st = copy_unaligned(s, path, err);
+    if (!st) st = sort_names(s, path, err);
     if (st) {
         safetensors_free(s);
         return st;
@@ -429,9 +453,10 @@ const struct tensor *safetensors_at(const struct safetensors *s, int i)
 
 const struct tensor *safetensors_find(const struct safetensors *s, const char *name)
 {
-    for (int i = 0; i < s->n; i++)
-        if (strcmp(s->tensor[i].name, name) == 0) return &s->tensor[i];
-    return NULL;
+    const struct tensor key = {.name = name}, *wanted = &key;
+    const struct tensor **found =
+        bsearch(&wanted, s->by_name, (size_t)s->n, sizeof *s->by_name, compare_names);
+    return found ? *found : NULL;
 }
 
 void safetensors_free(struct safetensors *s)
@@ -439,6 +464,7 @@ void safetensors_free(struct safetensors *s)
     if (!s) return;
     if (s->map) munmap(s->map, s->map_len);
     json_decref(s->header);
+    free(s->by_name);
     free(s->tensor);
     free(s->copy);
     free(s);

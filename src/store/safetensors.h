@@ -18,6 +18,9 @@ struct tensor {
     size_t bytes;
 };
 
+/* The name of an element type in a file, such as "BF16". */
+const char *tensor_dtype(enum type type);
+
 enum heed_status safetensors_write(const char *path, const struct tensor *t, int n,
                                    struct heed_error *err);
 

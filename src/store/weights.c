@@ -77,21 +77,62 @@ static bool all_finite(const struct tensor *t)
     return good;
 }
 
+/* "[7]" or "[7, 5]" */
+static void shape_format(char out[64], int dims, int64_t rows, int64_t cols)
+{
+    if (dims == 2)
+        snprintf(out, 64, "[%lld, %lld]", (long long)rows, (long long)cols);
+    else
+        snprintf(out, 64, "[%lld]", (long long)cols);
+}
+
 enum heed_status weights_check(const struct tensor *t, const struct parameter *want, enum type type,
                                const char *name, const char *path, struct heed_error *err)
 {
     if (!t) return error_set(err, HEED_EFORMAT, "%s: tensor %s is missing", path, name);
     if (t->type != type)
-        return error_set(err, HEED_EFORMAT, "%s: tensor %s has the wrong element type", path, name);
+        return error_set(err, HEED_EFORMAT, "%s: tensor %s is %s, expected %s", path, name,
+                         tensor_dtype(t->type), tensor_dtype(type));
     int64_t rows = t->dims == 2 ? t->shape[0] : 1, cols = t->shape[t->dims - 1];
-    if (t->dims != want->dims || rows != want->rows || cols != want->cols)
+    if (t->dims != want->dims || rows != want->rows || cols != want->cols) {
+        char found[64], expected[64];
+        shape_format(found, t->dims, rows, cols);
+        shape_format(expected, want->dims, want->rows, want->cols);
         return error_set(err, HEED_EFORMAT,
-                         "%s: tensor %s has shape [%lld, %lld], expected [%d, %d] by config.json",
-                         path, name, (long long)rows, (long long)cols, want->rows, want->cols);
+                         "%s: tensor %s has shape %s, expected %s by config.json", path, name,
+                         found, expected);
+    }
     if (!all_finite(t))
-        return error_set(err, HEED_EFORMAT, "%s: tensor %s holds a value that is not a number",
-                         path, name);
+        return error_set(err, HEED_EFORMAT, "%s: tensor %s holds a value that is not finite", path,
+                         name);
     return HEED_OK;
+}
+
+/* The tensor that holds a parameter of an array; name is set to what the file calls it. */
+static const struct tensor *find_tensor(const struct safetensors *file, file_name name,
+                                        const char *prefix, const struct parameter *p)
+{
+    snprintf(name, sizeof(file_name), "%s%s", prefix, p->name);
+    return safetensors_find(file, name);
+}
+
+/* Whether the file holds the n tensors of each array and no others. */
+static enum heed_status check_file(const struct safetensors *file, enum type type,
+                                   const struct flat *flat, int arrays,
+                                   const struct parameter *list, int n, const char *path,
+                                   struct heed_error *err)
+{
+    enum heed_status s = HEED_OK;
+    for (int a = 0; a < arrays; a++)
+        for (int i = 0; i < n && !s; i++) {
+            file_name name;
+            const struct tensor *t = find_tensor(file, name, flat[a].prefix, &list[i]);
+            s = weights_check(t, &list[i], type, name, path, err);
+        }
+    if (!s && safetensors_count(file) != arrays * n)
+        s = error_set(err, HEED_EFORMAT, "%s holds %d tensors, expected %d by config.json", path,
+                      safetensors_count(file), arrays * n);
+    return s;
 }
 
 enum heed_status weights_load(struct parameters *p, const struct flat *flat, int arrays,
@@ -102,28 +143,20 @@ enum heed_status weights_load(struct parameters *p, const struct flat *flat, int
     struct safetensors *file = NULL;
     struct parameter *list = weights_list(p, &n, err);
     if (!list) return HEED_ENOMEM;
-    enum heed_status status = safetensors_open(&file, path, err);
-    if (!status && safetensors_count(file) != arrays * n)
-        status = error_set(err, HEED_EFORMAT, "%s holds %d tensors, expected %d by config.json",
-                           path, safetensors_count(file), arrays * n);
-    /* Everything is checked before anything is changed. */
-    for (int pass = 0; pass < 2; pass++)
+    enum heed_status s = safetensors_open(&file, path, err);
+    if (!s) s = check_file(file, p->precision.master, flat, arrays, list, n, path, err);
+    if (!s) {
         for (int a = 0; a < arrays; a++)
-            for (int i = 0; i < n && !status; i++) {
+            for (int i = 0; i < n; i++) {
                 file_name name;
-                snprintf(name, sizeof name, "%s%s", flat[a].prefix, list[i].name);
-                const struct tensor *t = safetensors_find(file, name);
-                if (pass == 0)
-                    status = weights_check(t, &list[i], p->precision.master, name, path, err);
-                else
-                    p->be->op->upload(p->be, (char *)flat[a].m.p + list[i].at * size, t->data,
-                                      t->bytes);
+                const struct tensor *t = find_tensor(file, name, flat[a].prefix, &list[i]);
+                char *to = (char *)flat[a].m.p + list[i].at * size;
+                p->be->op->upload(p->be, to, t->data, t->bytes);
             }
-    if (!status) {
         parameters_refresh_copy(p);
-        status = p->be->op->sync(p->be, err);
+        s = p->be->op->sync(p->be, err);
     }
     safetensors_free(file);
     free(list);
-    return status;
+    return s;
 }

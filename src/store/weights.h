@@ -24,8 +24,8 @@ enum heed_status weights_load(struct parameters *p, const struct flat *flat, int
                               const char *path, struct heed_error *err);
 
 /* Weights for translation alone, from a file: the matrices in a packed type, biases and norms in
- * f32. The file holds the matrices in F32, in BF16, or in I8: all of them as panels (panels.h) in
- * one tensor. Type TYPE_F32 asks for what is nearest to that. */
+ * f32. The file holds each matrix in F32, in BF16, or in I8 as panels (panels.h). Type TYPE_F32
+ * asks for the packed type that loses nothing of the file. */
 enum heed_status weights_open_packed(struct parameters **out, struct backend *be,
                                      const struct heed_config *c, enum type type, const char *path,
                                      struct heed_error *err);

@@ -23,9 +23,9 @@ static enum heed_status add_file(double *sum, const struct safetensors *first, c
             s = error_set(err, HEED_EFORMAT, "%s: tensor %.80s is missing", path, a->name);
         else if (b->type != TYPE_F32)
             s = error_set(err, HEED_EFORMAT,
-                          "%s: tensor %.80s is not F32: smaller weights cannot be averaged, only "
-                          "those they were made from",
-                          path, a->name);
+                          "%s: tensor %.80s is %s, expected F32: only weights in F32 can be "
+                          "averaged",
+                          path, a->name, tensor_dtype(b->type));
         else if (b->dims != a->dims || b->bytes != a->bytes)
             s = error_set(err, HEED_EFORMAT,
                           "%s: tensor %.80s has %zu bytes, expected %zu as in the first model",
