@@ -5,34 +5,39 @@
 #include "fuzz.h"
 #include "model/config.h"
 
-static const char *const words[] = {"\"model_type\"",
-                                    "\"heed\"",
-                                    "\"d_model\"",
-                                    "\"d_ff\"",
-                                    "\"heads\"",
-                                    "\"encoder_layers\"",
-                                    "\"decoder_layers\"",
-                                    "\"vocab_size\"",
-                                    "\"max_length\"",
-                                    "\"dropout\"",
-                                    "\"attention_dropout\"",
-                                    "\"ff_dropout\"",
-                                    "9223372036854775808",
-                                    "-2147483649",
-                                    "4294967297",
-                                    "1e999",
-                                    "1e-400",
-                                    "0.99999999999",
-                                    "\\u0000",
-                                    "\\ud800",
-                                    "true",
-                                    "null",
-                                    NULL};
+/* What may stand in a config.json beside the names of the fields and of their kinds. */
+static const char *const others[] = {
+    "model_type", "heed",  "format", "9223372036854775808", "-2147483649",
+    "4294967297", "1e999", "1e-400", "0.99999999999",       "\\u0000",
+    "\\ud800",    "true",  "null"};
+
+/* All words, with NULL at the end. */
+static const char *const *words(void)
+{
+    enum { MOST = 256 };
+    static const char *word[MOST + 1];
+    int n = 0;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) word[n++] = others[i];
+    const struct heed_config_field *f;
+    for (int i = 0; (f = heed_config_field_at(i)); i++) {
+        must(n < MOST, "there is room for the words");
+        word[n++] = f->name;
+        for (int k = 0; f->kinds && f->kinds[k] && n < MOST; k++) word[n++] = f->kinds[k];
+    }
+    return word;
+}
+
+/* Before there was a format number. */
+static const char format_1[] =
+    "{\"model_type\": \"heed\", \"d_model\": 384, \"d_ff\": 1536, \"heads\": 6, "
+    "\"encoder_layers\": 6, \"decoder_layers\": 6, \"vocab_size\": 24000, \"max_length\": 256, "
+    "\"dropout\": 0.2, \"attention_dropout\": 0.1, \"ff_dropout\": 0.1}";
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-    if (!fuzz_begin(argc, argv, words)) return 0;
+    if (!fuzz_begin(argc, argv, words())) return 0;
     static const char *const name[] = {"tiny", "base", "big"};
+    fuzz_seed("format-1", format_1, strlen(format_1));
     for (int i = 0; i < 3; i++) {
         struct heed_config c;
         heed_config_preset(&c, name[i], NULL);

@@ -309,6 +309,9 @@ static void test_same(void **state)
     a.vocab_size = 9;
     assert_int_equal(config_same(&a, &b, "m/config.json", &err), HEED_EFORMAT);
     assert_string_equal(err.text, "m/config.json: dropout is 0.1, expected 0.25");
+    a.dropout = 0;
+    b.dropout = -0.0f;
+    assert_int_equal(config_same(&a, &b, "m/config.json", &err), HEED_OK);
 }
 
 /* ---- the table of fields ---- */

@@ -84,6 +84,8 @@ static void test_config(void **state)
     put_text("config.json", text);
     assert_int_equal(config_load(&back, at("config.json"), NULL), HEED_OK);
     assert_memory_equal(&c.dropout, &back.dropout, sizeof c.dropout);
+    assert_int_equal(heed_config_set(&c, "dropout", "0.25", NULL), HEED_OK);
+    assert_true(c.dropout == 0.25f);
     free(text);
 }
 
