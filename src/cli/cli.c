@@ -16,8 +16,8 @@
 
 static void error_print(const char *format, va_list ap)
 {
-    if (isatty(STDERR_FILENO)) fputs("\r\x1b[K", stderr); /* over a line of progress */
-    char text[4096]; /* names of files are the longest in a sentence; a longer one is cut */
+    if (isatty(STDERR_FILENO)) fputs("\r\x1b[K", stderr); /* erases a line of progress */
+    char text[4096]; /* room for a sentence with names of files; a longer one is cut */
     int n = vsnprintf(text, sizeof text, format, ap);
     fputs("heed: ", stderr);
     if (n > 0) text_print_visible(stderr, text, strlen(text));
@@ -90,7 +90,7 @@ int64_t cli_weights_bytes(const char *dir)
 const char *cli_duration(char out[CLI_NUMBER_MAX], double seconds)
 {
     enum { MINUTE = 60, HOUR = 60 * MINUTE, DAY = 24 * HOUR };
-    /* a rate of zero makes an estimate infinite; a century serves as well */
+    /* the estimate of a training that makes no progress is infinite */
     if (!(seconds < 100.0 * 365 * DAY)) return strcpy(out, "very long");
     long s = seconds > 0 ? (long)(seconds + 0.5) : 0;
     if (s < MINUTE) {

@@ -26,7 +26,7 @@ int cli_flush(void);
 /* "1,234,567" in a buffer the caller lends; returns it. */
 enum { CLI_NUMBER_MAX = 32 };
 const char *cli_count(char out[CLI_NUMBER_MAX], int64_t n);
-/* Of the weights in a model directory; 0 where there are none. */
+/* Size of the weights in a model directory, in bytes; 0 where there are none. */
 int64_t cli_weights_bytes(const char *dir);
 /* "42s", "3m 20s", "5h 07m" or "2d 04h" */
 const char *cli_duration(char out[CLI_NUMBER_MAX], double seconds);

@@ -9,7 +9,7 @@
 #include "cli/options.h"
 #include "heed.h"
 
-/* The step that the name of a checkpoint's directory tells; -1: none. */
+/* The step in the name of a checkpoint's directory, step-N; -1: the name has none. */
 static int64_t step_of(const char *dir)
 {
     int64_t step = -1;
@@ -18,7 +18,7 @@ static int64_t step_of(const char *dir)
     return sscanf(name, "step-%" SCNd64, &step) == 1 ? step : -1;
 }
 
-/* "2 models of steps 500 to 1,000", where all names tell their step. */
+/* "2 models of steps 500 to 1,000"; without the steps where a name has none. */
 static void report(const struct words *dirs, const char *out)
 {
     int64_t first = step_of(dirs->v[0]), last = first;
@@ -51,7 +51,7 @@ int cmd_average(int argc, char **argv)
         .synopsis = "--out DIR CHECKPOINT...",
         .about =
             "The mean of the last few checkpoints of a training is a better model than the last\n"
-            "one. DIR is none of them, nor the directory of the training or its best.",
+            "one. DIR must be a directory of its own, outside of the training's.",
         .example = "  heed average --out averaged model/checkpoints/step-*",
         .option = option,
         .n = sizeof option / sizeof option[0],

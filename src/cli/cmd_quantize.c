@@ -25,7 +25,8 @@ int cmd_quantize(int argc, char **argv)
         .summary = "make a model smaller and faster",
         .synopsis = "--out DIR [options] MODEL",
         .about =
-            "Matrices are rounded to int8 with a scale for each row, or to bf16; the rest stays.\n"
+            "Matrices are rounded to int8 with a scale for each row, or to bf16; biases and the\n"
+            "parameters of layer norms stay f32.\n"
             "heed translate --weights int8 gives the same translations from the large model.",
         .example = "  heed quantize --weights int8 --out model-int8 model",
         .option = option,

@@ -33,16 +33,16 @@ struct train {
     struct heed_trainer *trainer;
 };
 
-/* The signal that asked for a stop; 0: none. A handler can reach nothing but a global, and it may
- * run in any thread. The trainer is not told there but at its next event, where it is known to
- * live. */
+/* Number of the signal that asked for a stop; 0: none. A signal handler takes no argument of ours,
+ * hence the global, and it may run in any thread, hence the atomic. The handler does not call the
+ * trainer, which may be freed by then; on_event does. */
 static atomic_int stop_signal;
 
-/* timeout(1) and others send a signal to the process and to its group: that comes twice but means
- * once. Only one that comes later asks for more than a stop. */
+/* timeout(1) and other programs send one signal twice, to the process and to its process group. So
+ * only a signal that comes a second or more after the first ends the program at once. */
 static void on_signal(int number)
 {
-    static _Atomic int64_t asked; /* in milliseconds; another thread may be here at the same time */
+    static _Atomic int64_t asked; /* time of the first signal in milliseconds; 0: not set yet */
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     int64_t now = t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
@@ -55,8 +55,8 @@ static void on_signal(int number)
     }
 }
 
-/* A signal that came ignored stays so: a shell starts background jobs that way, and their Ctrl-C is
- * meant for another. */
+/* A signal that was ignored when the program started stays ignored: a shell starts background jobs
+ * like that, because Ctrl-C is meant for the job in the foreground. */
 static void catch_signal(int number)
 {
     struct sigaction before, a = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
@@ -65,7 +65,7 @@ static void catch_signal(int number)
     sigaction(number, &a, NULL);
 }
 
-/* An event comes at least once a step. */
+/* The trainer calls this at least once a step, so a signal is answered within a step. */
 static void on_event(void *user, const struct heed_event *e)
 {
     struct train *t = user;
@@ -74,7 +74,7 @@ static void on_event(void *user, const struct heed_event *e)
     progress_event(&t->progress, e, stop);
 }
 
-/* A word as a shell would read it back. */
+/* Prints a word of the command line, quoted where a shell would not read it back as one word. */
 static void print_quoted(const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -105,7 +105,7 @@ static void print_how_to_go_on(const struct train *t, int argc, char **argv)
     fputc('\n', stderr);
 }
 
-/* Files of pairs, or files of sources with files of targets; never both. */
+/* A corpus is files of pairs, or files of sources with as many files of targets, but not both. */
 static int set_corpus(struct heed_corpus *c, const char *prefix, const struct words *pairs,
                       const struct words *src, const struct words *tgt)
 {
@@ -137,7 +137,7 @@ static enum heed_status set_config(struct train *t, struct heed_error *err)
     return status == HEED_OK ? heed_config_check(c, err) : status;
 }
 
-/* An option that can change nothing is a mistake: the user believes that it does. */
+/* An option that has no effect is refused, because whoever gives it expects one. */
 static int check_validation(const struct train *t)
 {
     const struct heed_train_options *o = &t->o;
@@ -153,8 +153,8 @@ static int check_validation(const struct train *t)
                           idle);
     }
     if (o->best_by != HEED_BEST_NLL && !o->valid_bleu) {
-        return cli_misuse("--no-bleu and --best-by %s exclude each other: the score is of a "
-                          "translation",
+        return cli_misuse("--no-bleu and --best-by %s exclude each other: without a translation "
+                          "there is no such score",
                           t->best_by);
     }
     if (t->valid_tokenize_given && !o->valid_bleu) {
@@ -211,7 +211,7 @@ static int run(struct train *t, int argc, char **argv)
     int number = stop_signal;
     if (!number) return CLI_DONE;
     if (!t->quiet) print_how_to_go_on(t, argc, argv);
-    /* end as the signal would have, so that a script around this one stops as well */
+    /* end as the signal ends a program, so that a script that runs this one stops as well */
     signal(number, SIG_DFL);
     raise(number);
     return CLI_FAILURE;
@@ -284,13 +284,16 @@ static void add_optimization_options(struct option_table *table, struct train *t
          .max = 1000000},
         {"lr", "RATE", "peak learning rate; 0: (d-model * warmup)^-0.5", .number = &o->peak_lr,
          .max = 100},
-        {"warmup", "N", "steps until the peak", .integer = &o->warmup, .min = 1, .max = LARGEST},
-        {"beta1", "X", "Adam", .number = &o->beta1, .max = 0.999999},
-        {"beta2", "X", "Adam", .number = &o->beta2, .max = 0.999999},
-        {"epsilon", "X", "Adam", .number = &o->epsilon, .max = 1},
+        {"warmup", "N", "steps until the learning rate is at its peak", .integer = &o->warmup,
+         .min = 1, .max = LARGEST},
+        {"beta1", "X", "Adam: decay of the mean gradient", .number = &o->beta1, .max = 0.999999},
+        {"beta2", "X", "Adam: decay of the mean squared gradient", .number = &o->beta2,
+         .max = 0.999999},
+        {"epsilon", "X", "Adam: added to the denominator", .number = &o->epsilon, .max = 1},
         {"label-smoothing", "X", "weight of the uniform part of the target",
          .number = &o->label_smoothing, .max = 0.99},
-        {"subword-dropout", "RATE", "joins of BPE left out of the training text, anew each epoch",
+        {"subword-dropout", "RATE",
+         "BPE-dropout: probability that a merge is left out, in training text",
          .number = &o->subword_dropout, .max = 0.99},
         {"clip", "NORM", "largest gradient norm; 0: no limit", .number = &o->clip, .max = 1e9},
         {"seed", "N", "the same seed and data give the same model", .integer64 = &t->seed,
@@ -304,18 +307,19 @@ static void add_validation_options(struct option_table *table, struct train *t)
     struct heed_train_options *o = &t->o;
     const struct option option[] = {
         {.help = "validation and checkpoints"},
-        {"valid-every", "N", "steps; 0: only at the end", .integer64 = &o->valid_every,
-         .given = &t->valid_every_given, .max = LARGEST_64},
+        {"valid-every", "N", "validate every N steps; 0: only at the end",
+         .integer64 = &o->valid_every, .given = &t->valid_every_given, .max = LARGEST_64},
         {"no-bleu", NULL, "do not translate the validation source", .flag = &o->valid_bleu,
          .clears = true},
-        {"valid-tokenize", NULL, "for that BLEU", .string = &o->valid_tokenize,
-         .given = &t->valid_tokenize_given, .choices = "13a|zh|intl|char|none"},
-        {"best-by", NULL, "figure that tells the best validation, for DIR/best and --patience",
+        {"valid-tokenize", NULL, "tokenizer of the BLEU of a validation",
+         .string = &o->valid_tokenize, .given = &t->valid_tokenize_given,
+         .choices = "13a|zh|intl|char|none"},
+        {"best-by", NULL, "what makes a validation the best, for DIR/best and --patience",
          .string = &t->best_by, .given = &t->best_by_given, .choices = "nll|bleu|chrf"},
         {"patience", "N", "stop after N validations without a better one; 0: never",
          .integer = &o->patience, .max = LARGEST},
-        {"save-every", "N", "steps; 0: only at the end", .integer64 = &o->save_every,
-         .max = LARGEST_64},
+        {"save-every", "N", "save a checkpoint every N steps; 0: only at the end",
+         .integer64 = &o->save_every, .max = LARGEST_64},
         {"keep", "N", "newest checkpoints kept, besides the best", .integer = &o->keep, .min = 1,
          .max = LARGEST},
         {"resume", NULL, "go on from the newest usable checkpoint in --out", .flag = &o->resume},
@@ -327,10 +331,11 @@ static void add_machine_options(struct option_table *table, struct train *t)
 {
     const struct option option[] = {
         {.help = "machine"},
-        {"device", "DEVICE", "cpu[:avx512|:avx2|:baseline], cuda:N or ref, the slow oracle",
+        {"device", "DEVICE", "cpu[:avx512|:avx2|:baseline], cuda:N or ref (slow, for checks)",
          .string = &t->device},
-        {"threads", "N", "0: all cores", .integer = &t->threads, .max = 4096},
-        {"precision", NULL, "of the arithmetic", .string = &t->precision, .choices = "f32|bf16"},
+        {"threads", "N", "threads that compute; 0: all cores", .integer = &t->threads, .max = 4096},
+        {"precision", NULL, "precision of the arithmetic", .string = &t->precision,
+         .choices = "f32|bf16"},
         {"quiet", NULL, "print errors only", .flag = &t->quiet},
     };
     add(table, option, sizeof option);
@@ -349,9 +354,10 @@ static int parse(struct train *t, int argc, char **argv)
         .summary = "train a translation model on parallel text",
         .synopsis = "--pairs FILE --vocab FILE --out DIR [options]",
         .about =
-            "Text is shuffled by stretches of 64 MB, so mix a larger corpus of several sources\n"
-            "beforehand, as with shuf. Ctrl-C saves and says how to go on, and so do SIGTERM\n"
-            "and SIGHUP; a second Ctrl-C, a second later, quits at once.",
+            "Text is shuffled within blocks of 64 MB. Shuffle a larger corpus that is made of\n"
+            "several sources beforehand, for example with shuf. Ctrl-C, SIGTERM and SIGHUP save a\n"
+            "checkpoint, print the command to go on with, and end the training; a second Ctrl-C,\n"
+            "at least a second later, ends it at once.",
         .example =
             "  heed train --pairs train.tsv.gz --valid-pairs dev.tsv --vocab vocab.model \\\n"
             "      --preset small --steps 20000 --valid-every 1000 --out model",

@@ -41,7 +41,7 @@ int cmd_vocab(int argc, char **argv)
         .synopsis = "--size N --out FILE [options] TEXT...",
         .about =
             "TEXT is plain, .gz or .xz, a sentence a line; tabs separate sentences as well, so\n"
-            "that files of pairs serve. One vocabulary is for both languages.",
+            "that files of pairs serve. One vocabulary serves both languages.",
         .example = "  heed vocab --size 8000 --out vocab.model train.en train.zh",
         .option = option,
         .n = sizeof option / sizeof option[0],

@@ -28,10 +28,11 @@ static bool find_program(const char *word, char path[CLI_PATH_MAX])
     return false;
 }
 
-/* The directory that the program lies in, without links; "." where that cannot be told. The system
- * knows the program's file, unless there is no /proc, or the dynamic loader was started by name and
- * told to load the program: then the system's program is the loader, which no other one loaded, and
- * AT_BASE is 0. */
+/* The directory of the program's file, with symbolic links resolved; "." where it is not known. The
+ * file is /proc/self/exe, with two exceptions: where there is no /proc, and where the user ran the
+ * dynamic loader with the program as its argument. Then /proc/self/exe is the loader, and AT_BASE,
+ * the address at which the kernel loads a loader for the program, is 0. In both cases the program
+ * is looked up by its name, as a shell does. */
 static void own_directory(char path[CLI_PATH_MAX])
 {
     ssize_t n = getauxval(AT_BASE) ? readlink("/proc/self/exe", path, CLI_PATH_MAX - 1) : -1;

@@ -65,9 +65,10 @@ static int unknown(const char *name)
     return cli_misuse("there is no command %s; see heed --help", name);
 }
 
-/* A file opened later must not land on a standard descriptor that came closed: it would take what
- * is meant for stdout. Reading from such a stdin and writing to such a stdout then fails, as it
- * should. */
+/* If the program is started with stdin, stdout or stderr closed, the next file that it opens would
+ * get the number of that descriptor, and output for stdout would go into the file. So each closed
+ * one is opened here, on /dev/null and in the wrong direction: reading from such a stdin and
+ * writing to such a stdout fail, as they should. */
 static void occupy_standard_descriptors(void)
 {
     for (int fd = 0; fd <= 2; fd++) {
@@ -79,7 +80,7 @@ static void occupy_standard_descriptors(void)
 int main(int argc, char **argv)
 {
     occupy_standard_descriptors();
-    /* a closed pipe and a file at its limit are errors of write, reported like a full disk */
+    /* then write fails on a closed pipe or at the limit of a file's size, like on a full disk */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
 

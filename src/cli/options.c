@@ -87,7 +87,7 @@ static void field_remarks(const struct heed_config_field *f, char *out, size_t s
 
 static void remarks(const struct option *o, char *out, size_t size)
 {
-    const double no_limit = 1e9; /* for people; one that is exceeded is named */
+    const double no_limit = 1e9; /* larger limits are left out of the help; errors name them */
     if (is_number(o) && o->max < no_limit) {
         remark(out, size, "%.10g to %.10g", o->min, o->max);
     } else if (is_number(o)) {
@@ -241,10 +241,10 @@ static int unknown(const struct usage *u, const char *arg)
     return cli_misuse("%s has no option %s; see heed %s --help", u->command, name, u->command);
 }
 
-/* The arguments on the way through the table. */
+/* The arguments, and how far they are parsed. */
 struct parsing {
     const struct usage *u;
-    int argc, at; /* argv[at] is the argument that is looked at */
+    int argc, at; /* argv[at] is the argument to parse */
     char **argv;
     const char **given; /* [u->n] the value of each option so far; NULL: none */
 };

@@ -20,8 +20,8 @@ void words_release(struct words *w);
 
 /* One line of the table. Exactly one of the pointers is set: it says what kind of option this is
  * and where its value goes. What it points at before parsing is the default, which the help shows,
- * with the range of a number; one outside [min, max] there means "not given". Options may be given
- * once, except words and flags. An entry without a name is a heading of the help. */
+ * with the range of a number; a number outside [min, max] means that there is no default. Options
+ * may be given once, except words and flags. An entry without a name is a heading of the help. */
 struct option {
     const char *name; /* without the dashes */
     const char *arg;  /* what the help calls the value */

@@ -12,7 +12,8 @@
 struct out_file {
     FILE *to;
     const char *path;
-    char tmp[CLI_PATH_MAX]; /* what is written; empty: the path itself, which is no regular file */
+    char tmp[CLI_PATH_MAX]; /* name of the temporary file that is written and renamed at the end;
+                             * empty: path itself is written, because it is a device or a pipe */
 };
 
 /* Return an exit code, after a sentence where it is not CLI_DONE. */

@@ -32,7 +32,7 @@ __attribute__((format(printf, 2, 3))) static void say(struct progress *p, const 
     fputc('\n', stderr);
 }
 
-/* A line longer than the screen would wrap and could not be taken back. */
+/* A line that is wider than the terminal would wrap, and could then not be erased. */
 static void draw(struct progress *p, const char *line)
 {
     struct winsize w = {0};
@@ -42,8 +42,8 @@ static void draw(struct progress *p, const char *line)
     p->drawn = true;
 }
 
-/* A screen is refreshed as fast as one reads. A log gets a line every ten seconds at first and
- * ever more rarely then, so that a day's training fits on a few pages. */
+/* A terminal is updated five times a second. A log gets a line every ten seconds at first and ever
+ * fewer later, so that a day of training fits on a few pages. */
 static bool is_due(const struct progress *p, const struct heed_event *e)
 {
     double wait = p->terminal ? 0.2 : 10 + e->seconds / 100;

@@ -9,7 +9,7 @@
 
 struct option scores_option(const char **tokenize)
 {
-    return (struct option){"tokenize", NULL, "for BLEU", .string = tokenize,
+    return (struct option){"tokenize", NULL, "tokenizer of BLEU", .string = tokenize,
                            .choices = "13a|zh|intl|char|none"};
 }
 

@@ -72,7 +72,8 @@ void text_print_visible(FILE *f, const char *text, size_t len)
     }
 }
 
-/* A byte-fallback piece may spell a line end, and one more line would shift all that follow. */
+/* Pieces of byte fallback may spell a line end. It is printed as a space, because an additional
+ * line would shift all lines that follow. */
 void text_print(FILE *f, const char *text, size_t len)
 {
     bool terminal = isatty(fileno(f));

@@ -23,7 +23,8 @@ bool text_has_controls(const char *text);
 
 /* U+FFFD for each control character, which a terminal might obey, and for what is not UTF-8. */
 void text_print_visible(FILE *f, const char *text, size_t len);
-/* On one line whatever is in the text, visibly on a terminal; without a line end. */
+/* Prints a text on one line: line ends in it become spaces, and on a terminal it is printed like
+ * text_print_visible does. No line end follows. */
 void text_print(FILE *f, const char *text, size_t len);
 /* To standard output: a JSON string with its quotes. */
 void text_print_json(const char *text, size_t len);
