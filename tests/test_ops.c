@@ -7,6 +7,7 @@
  * that passes them on in that order; the table at the end says which shapes and flags are tried.
  */
 
+#include "base/minmax.h"
 #include "ops/drop.h"
 #include "trial.h"
 
@@ -117,11 +118,6 @@ static void call_bias_bwd(struct backend *be, const struct trial *t, const struc
 
 /* ---- attention: cols is the width of a head, out the number of heads ---- */
 
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
-
 /* Where q, k and klen are in the ints. */
 enum { SENTENCES = 8, AT_K = SENTENCES + 1, AT_KLEN = AT_K + SENTENCES };
 
@@ -135,7 +131,7 @@ static int plan_seqs(struct trial *t, bool share)
     *s = (struct seqs){.causal = t->flags & CAUSAL};
     for (int i = 0; q[s->n] < t->rows; i++, s->n++) {
         bool cross = t->flags & CROSS, asks_nothing = cross && i == 1;
-        int nq = asks_nothing ? 0 : least(length[i], t->rows - q[i]);
+        int nq = asks_nothing ? 0 : int_min(length[i], t->rows - q[i]);
         q[i + 1] = q[i] + nq;
         k[i] = keys;
         klen[i] = cross ? (s->causal ? nq : 1) + i * 5 % 7 : nq;
@@ -327,7 +323,7 @@ enum { WANTS = 2 };
 
 static void plan_topk(struct trial *t)
 {
-    int k = least(t->cols, t->out);
+    int k = int_min(t->cols, t->out);
     slot_add(t, IN, "logits", t->rows, t->cols, t->act, true, -6, 6);
     for (int i = 0; i < t->rows && t->flags & TIES; i++)
         for (int c = 0; c < t->cols; c++)

@@ -12,7 +12,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,7 +233,7 @@ static enum heed_status check_target(const char *path, struct heed_error *err)
 
 enum heed_status file_check_write(const char *path, struct heed_error *err)
 {
-    char parent[PATH_MAX];
+    char parent[FILE_PATH_MAX];
     struct stat info;
     errno = ENAMETOOLONG;
     if (strlen(path) + sizeof ".tmp" <= sizeof parent) {
@@ -254,7 +253,7 @@ bool file_is_same(const char *a, const char *b)
 enum heed_status file_write(const char *path, const struct file_part *part, int n,
                             struct heed_error *err)
 {
-    char temporary[PATH_MAX], parent[PATH_MAX];
+    char temporary[FILE_PATH_MAX], parent[FILE_PATH_MAX];
     int length = snprintf(temporary, sizeof temporary, "%s.tmp", path);
     if (length < 0 || (size_t)length >= sizeof temporary) {
         errno = ENAMETOOLONG;
@@ -296,7 +295,7 @@ static bool is_dir(const char *path)
 /* Creates one directory, whose parent exists. */
 static enum heed_status make_one(const char *dir, struct heed_error *err)
 {
-    char parent[PATH_MAX];
+    char parent[FILE_PATH_MAX];
     if (is_dir(dir)) return HEED_OK;
     if (mkdir(dir, 0777) != 0) {
         if (errno != EEXIST) return error_errno(err, "cannot create directory %s", dir);
@@ -310,7 +309,7 @@ static enum heed_status make_one(const char *dir, struct heed_error *err)
 
 enum heed_status file_mkdir(const char *dir, struct heed_error *err)
 {
-    char path[PATH_MAX];
+    char path[FILE_PATH_MAX];
     size_t n = strlen(dir);
     if (n >= sizeof path) {
         errno = ENAMETOOLONG;

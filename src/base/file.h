@@ -9,6 +9,8 @@
 extern "C" {
 #endif
 
+enum { FILE_PATH_MAX = 4096 }; /* bytes of a path with its NUL, PATH_MAX on Linux */
+
 /* Opens a regular file for reading. Anything else is an error that says what it is; the call never
  * waits for the writer of a pipe. */
 enum heed_status file_open(const char *path, int *fd, struct heed_error *err);

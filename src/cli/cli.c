@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/default_model.h"
 #include "cli/text.h"
 #include "heed.h"
 
@@ -81,7 +82,7 @@ const char *cli_count(char out[CLI_NUMBER_MAX], int64_t n)
 
 int64_t cli_weights_bytes(const char *dir)
 {
-    char path[4096];
+    char path[CLI_PATH_MAX];
     struct stat info;
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
     return stat(path, &info) == 0 ? (int64_t)info.st_size : 0;

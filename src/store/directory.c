@@ -18,7 +18,7 @@
 
 enum heed_status directory_config(struct heed_config *c, const char *dir, struct heed_error *err)
 {
-    char path[DIRECTORY_PATH];
+    char path[FILE_PATH_MAX];
     enum heed_status s = file_join(path, sizeof path, dir, MODEL_CONFIG, err);
     return s ? s : config_load(c, path, err);
 }
@@ -27,7 +27,7 @@ enum heed_status directory_config(struct heed_config *c, const char *dir, struct
 static enum heed_status read_vocabulary(struct heed_tokenizer **out, const char *dir, int size,
                                         struct heed_error *err)
 {
-    char path[DIRECTORY_PATH];
+    char path[FILE_PATH_MAX];
     struct heed_error why = {0};
     enum heed_status s = file_join(path, sizeof path, dir, MODEL_VOCAB, err);
     if (s) return s;
@@ -95,7 +95,7 @@ enum heed_status directory_load(struct parameters **p, struct heed_tokenizer **t
                                 struct heed_engine *e, const char *dir, enum heed_weights weights,
                                 struct heed_error *err)
 {
-    char path[DIRECTORY_PATH];
+    char path[FILE_PATH_MAX];
     struct heed_config c;
     struct parameters *loaded = NULL;
     pthread_t thread;
@@ -130,7 +130,7 @@ void directory_unload(struct parameters *p, struct heed_tokenizer *t, struct hee
 enum heed_status directory_same_config(const char *dir, const struct heed_config *c,
                                        struct heed_error *err)
 {
-    char path[DIRECTORY_PATH];
+    char path[FILE_PATH_MAX];
     struct heed_config found;
     enum heed_status s = file_join(path, sizeof path, dir, MODEL_CONFIG, err);
     if (!s) s = config_load(&found, path, err);
@@ -141,7 +141,7 @@ enum heed_status directory_same_config(const char *dir, const struct heed_config
 enum heed_status directory_same_vocabulary(const char *dir, const struct heed_tokenizer *t,
                                            bool *same, struct heed_error *err)
 {
-    char path[DIRECTORY_PATH];
+    char path[FILE_PATH_MAX];
     struct file_part vocab;
     vocab.data = tokenizer_bytes(t, &vocab.len);
     enum heed_status s = file_join(path, sizeof path, dir, MODEL_VOCAB, err);
@@ -150,16 +150,16 @@ enum heed_status directory_same_vocabulary(const char *dir, const struct heed_to
 
 /* ---- writing ---- */
 
-enum heed_status directory_weights(char path[DIRECTORY_PATH], const char *dir,
+enum heed_status directory_weights(char path[FILE_PATH_MAX], const char *dir,
                                    struct heed_error *err)
 {
-    return file_join(path, DIRECTORY_PATH, dir, MODEL_WEIGHTS, err);
+    return file_join(path, FILE_PATH_MAX, dir, MODEL_WEIGHTS, err);
 }
 
 static enum heed_status write_file(const char *dir, const char *name, const char *data, size_t len,
                                    struct heed_error *err)
 {
-    char path[DIRECTORY_PATH];
+    char path[FILE_PATH_MAX];
     enum heed_status s = file_join(path, sizeof path, dir, name, err);
     return s ? s : file_write(path, &(struct file_part){data, len}, 1, err);
 }
@@ -180,14 +180,14 @@ enum heed_status directory_write(const char *dir, const struct heed_config *c,
 
 static bool has(const char *dir, const char *name)
 {
-    char path[DIRECTORY_PATH];
+    char path[FILE_PATH_MAX];
     return file_join(path, sizeof path, dir, name, NULL) == HEED_OK && file_exists(path);
 }
 
 /* Whether dir is a checkpoint and out the directory that holds it. */
 static bool holds_checkpoint(const char *out, const char *dir)
 {
-    char parent[DIRECTORY_PATH];
+    char parent[FILE_PATH_MAX];
     return has(dir, "trainer.json") &&
            file_join(parent, sizeof parent, dir, "..", NULL) == HEED_OK &&
            file_is_same(out, parent);
@@ -196,7 +196,7 @@ static bool holds_checkpoint(const char *out, const char *dir)
 /* Whether out holds the best weights of a training run: it is called best, beside checkpoints. */
 static bool is_best(const char *out)
 {
-    char best[DIRECTORY_PATH];
+    char best[FILE_PATH_MAX];
     return has(out, "../checkpoints") &&
            file_join(best, sizeof best, out, "../best", NULL) == HEED_OK && file_is_same(out, best);
 }
@@ -223,7 +223,7 @@ enum heed_status directory_check_out(const char *const *dirs, int n, const char 
 enum heed_status directory_check_new_run(const char *out, const struct heed_tokenizer *t,
                                          const char *vocab, struct heed_error *err)
 {
-    char path[DIRECTORY_PATH];
+    char path[FILE_PATH_MAX];
     bool same = true;
     enum heed_status s = directory_weights(path, out, err);
     if (!s && file_exists(path))

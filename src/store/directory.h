@@ -6,13 +6,12 @@
  */
 #ifndef HEED_STORE_DIRECTORY_H
 #define HEED_STORE_DIRECTORY_H
+#include "base/file.h"
 #include "heed.h"
 
 #define MODEL_CONFIG  "config.json"
 #define MODEL_VOCAB   "vocab.model"
 #define MODEL_WEIGHTS "model.safetensors"
-
-enum { DIRECTORY_PATH = 4096 }; /* bytes of the longest path */
 
 struct parameters;
 
@@ -40,7 +39,7 @@ enum heed_status directory_same_vocabulary(const char *dir, const struct heed_to
 /* ---- writing ---- */
 
 /* The path of the weights in dir, which need not be there. */
-enum heed_status directory_weights(char path[DIRECTORY_PATH], const char *dir,
+enum heed_status directory_weights(char path[FILE_PATH_MAX], const char *dir,
                                    struct heed_error *err);
 /* Writes configuration and vocabulary to dir, which is made when it is missing. Each file is whole
  * or as it was before. Weights come last, so that a new directory that has them is complete. */

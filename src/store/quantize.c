@@ -50,7 +50,7 @@ static enum heed_status write_bf16(const char *path, const struct safetensors *f
 enum heed_status heed_quantize(const char *dir, enum heed_weights weights, const char *out,
                                struct heed_error *err)
 {
-    char from[DIRECTORY_PATH], to[DIRECTORY_PATH];
+    char from[FILE_PATH_MAX], to[FILE_PATH_MAX];
     struct heed_config config;
     struct heed_tokenizer *t = NULL;
     struct safetensors *file = NULL;

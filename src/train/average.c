@@ -13,7 +13,7 @@
 static enum heed_status add_file(double *sum, const struct safetensors *first, const char *dir,
                                  struct heed_error *err)
 {
-    char path[DIRECTORY_PATH];
+    char path[FILE_PATH_MAX];
     struct safetensors *f = NULL;
     enum heed_status s = directory_weights(path, dir, err);
     if (!s) s = safetensors_open(&f, path, err);
@@ -45,7 +45,7 @@ static enum heed_status add_file(double *sum, const struct safetensors *first, c
 static enum heed_status write_mean(const double *sum, int models, const struct safetensors *first,
                                    const char *out, struct heed_error *err)
 {
-    char path[DIRECTORY_PATH];
+    char path[FILE_PATH_MAX];
     int n = safetensors_count(first);
     size_t elements = 0, at = 0;
     for (int i = 0; i < n; i++) elements += safetensors_at(first, i)->bytes / sizeof(float);
@@ -85,7 +85,7 @@ static enum heed_status check_alike(const struct heed_config *c, const struct he
 enum heed_status heed_average(const char *const *dirs, int n, const char *out,
                               struct heed_error *err)
 {
-    char path[DIRECTORY_PATH];
+    char path[FILE_PATH_MAX];
     struct safetensors *first = NULL;
     struct heed_tokenizer *t = NULL;
     double *sum = NULL;

@@ -16,8 +16,6 @@
 #include "store/directory.h"
 #include "store/weights.h"
 
-enum { PATH = DIRECTORY_PATH };
-
 static const char STATE[] = "state.safetensors", RECORD[] = "trainer.json";
 
 static enum heed_status step_dir(char *dir, const char *out, int64_t step, const char *suffix,
@@ -25,7 +23,7 @@ static enum heed_status step_dir(char *dir, const char *out, int64_t step, const
 {
     char name[64];
     snprintf(name, sizeof name, "checkpoints/step-%08" PRId64 "%s", step, suffix);
-    return file_join(dir, PATH, out, name, err);
+    return file_join(dir, FILE_PATH_MAX, out, name, err);
 }
 
 /* ---- a model directory ---- */
@@ -40,7 +38,7 @@ static enum heed_status write_shape(const struct checkpoint *c, const char *dir,
 static enum heed_status write_weights(const struct checkpoint *c, const char *dir,
                                       struct heed_error *err)
 {
-    char path[PATH];
+    char path[FILE_PATH_MAX];
     enum heed_status s = directory_weights(path, dir, err);
     if (!s) s = weights_save(c->p, &(struct flat){"", c->p->master}, 1, path, err);
     return s;
@@ -48,7 +46,7 @@ static enum heed_status write_weights(const struct checkpoint *c, const char *di
 
 enum heed_status checkpoint_best(const struct checkpoint *c, struct heed_error *err)
 {
-    char dir[PATH];
+    char dir[FILE_PATH_MAX];
     enum heed_status s = file_join(dir, sizeof dir, c->out, "best", err);
     if (!s) s = write_shape(c, dir, err);
     if (!s) s = write_weights(c, dir, err);
@@ -60,7 +58,7 @@ enum heed_status checkpoint_best(const struct checkpoint *c, struct heed_error *
 enum heed_status checkpoint_publish(const struct checkpoint *c, int64_t step,
                                     struct heed_error *err)
 {
-    char dir[PATH], from[PATH], to[PATH], tmp[PATH + 8];
+    char dir[FILE_PATH_MAX], from[FILE_PATH_MAX], to[FILE_PATH_MAX], tmp[FILE_PATH_MAX + 8];
     enum heed_status s = step_dir(dir, c->out, step, "", err);
     if (!s) s = write_shape(c, c->out, err);
     if (!s) s = directory_weights(from, dir, err);
@@ -78,7 +76,7 @@ enum heed_status checkpoint_publish(const struct checkpoint *c, int64_t step,
 static enum heed_status write_moments(const struct checkpoint *c, const char *dir,
                                       struct heed_error *err)
 {
-    char path[PATH];
+    char path[FILE_PATH_MAX];
     struct flat moments[] = {{"m.", c->opt->m}, {"v.", c->opt->v}};
     enum heed_status s = file_join(path, sizeof path, dir, STATE, err);
     if (!s) s = weights_save(c->p, moments, 2, path, err);
@@ -89,7 +87,7 @@ static enum heed_status write_moments(const struct checkpoint *c, const char *di
 static enum heed_status write_record(const struct progress *p, const char *dir,
                                      struct heed_error *err)
 {
-    char path[PATH];
+    char path[FILE_PATH_MAX];
     struct progress r = *p;
     enum heed_status s = HEED_OK;
     for (int i = 0; i < RECORD_FILES && !s; i++) {
@@ -122,7 +120,7 @@ static enum heed_status steps_add(int64_t **steps, int *n, int64_t step, struct 
 
 enum heed_status checkpoint_list(const char *out, int64_t **steps, int *n, struct heed_error *err)
 {
-    char dir[PATH], path[PATH];
+    char dir[FILE_PATH_MAX], path[FILE_PATH_MAX];
     enum heed_status s = file_join(dir, sizeof dir, out, "checkpoints", err);
     if (s) return s;
     *steps = NULL;
@@ -157,7 +155,7 @@ enum heed_status checkpoint_list(const char *out, int64_t **steps, int *n, struc
 static enum heed_status rename_step(const char *out, int64_t step, const char *to,
                                     struct heed_error *err)
 {
-    char dir[PATH], parent[PATH];
+    char dir[FILE_PATH_MAX], parent[FILE_PATH_MAX];
     enum heed_status s = step_dir(dir, out, step, "", err);
     if (!s) s = file_join(parent, sizeof parent, out, "checkpoints", err);
     if (!s && rename(dir, to)) s = error_errno(err, "cannot rename %s to %s", dir, to);
@@ -169,7 +167,7 @@ static enum heed_status rename_step(const char *out, int64_t step, const char *t
  * nothing half that is called step-N. */
 static enum heed_status remove_step(const char *out, int64_t step, struct heed_error *err)
 {
-    char aside[PATH];
+    char aside[FILE_PATH_MAX];
     enum heed_status s = step_dir(aside, out, step, REMOVED, err);
     if (!s) s = rename_step(out, step, aside, err);
     if (!s) s = file_remove_dir(aside, err);
@@ -178,7 +176,7 @@ static enum heed_status remove_step(const char *out, int64_t step, struct heed_e
 
 enum heed_status checkpoint_set_aside(const char *out, int64_t step, struct heed_error *err)
 {
-    char name[64], aside[PATH];
+    char name[64], aside[FILE_PATH_MAX];
     snprintf(name, sizeof name, "checkpoints/damaged-step-%08" PRId64, step);
     enum heed_status s = file_join(aside, sizeof aside, out, name, err);
     if (!s) s = file_remove_dir(aside, err); /* of an earlier time */
@@ -201,7 +199,7 @@ static enum heed_status prune(const char *out, int keep, int64_t regular, struct
 enum heed_status checkpoint_save(const struct checkpoint *c, const struct progress *p, int keep,
                                  struct heed_error *err)
 {
-    char tmp[PATH], dir[PATH], parent[PATH];
+    char tmp[FILE_PATH_MAX], dir[FILE_PATH_MAX], parent[FILE_PATH_MAX];
     enum heed_status s = step_dir(tmp, c->out, p->step, WRITTEN, err);
     if (!s) s = step_dir(dir, c->out, p->step, "", err);
     if (!s) s = file_join(parent, sizeof parent, c->out, "checkpoints", err);
@@ -225,7 +223,7 @@ enum heed_status checkpoint_save(const struct checkpoint *c, const struct progre
 static enum heed_status check_files(const struct progress *p, const char *dir,
                                     struct heed_error *err)
 {
-    char path[PATH], found[FINGERPRINT_MAX];
+    char path[FILE_PATH_MAX], found[FINGERPRINT_MAX];
     for (int i = 0; i < RECORD_FILES; i++) {
         enum heed_status s = file_join(path, sizeof path, dir, record_file[i], err);
         if (!s) s = fingerprint_file(found, path, err);
@@ -242,7 +240,7 @@ enum heed_status checkpoint_read(const struct checkpoint *c, int64_t step,
                                  const struct recipe *given, struct progress *p,
                                  struct heed_error *err)
 {
-    char dir[PATH], path[PATH], *text = NULL;
+    char dir[FILE_PATH_MAX], path[FILE_PATH_MAX], *text = NULL;
     size_t len;
     struct progress r;
     struct heed_config config;
@@ -262,7 +260,7 @@ enum heed_status checkpoint_read(const struct checkpoint *c, int64_t step,
 
 enum heed_status checkpoint_check(const struct checkpoint *c, int64_t step, struct heed_error *err)
 {
-    char dir[PATH];
+    char dir[FILE_PATH_MAX];
     bool same = false;
     enum heed_status s = step_dir(dir, c->out, step, "", err);
     if (!s) s = directory_same_config(dir, &c->p->config, err);
@@ -274,7 +272,7 @@ enum heed_status checkpoint_check(const struct checkpoint *c, int64_t step, stru
 
 enum heed_status checkpoint_load(const struct checkpoint *c, int64_t step, struct heed_error *err)
 {
-    char dir[PATH], path[PATH];
+    char dir[FILE_PATH_MAX], path[FILE_PATH_MAX];
     struct flat moments[] = {{"m.", c->opt->m}, {"v.", c->opt->v}};
     enum heed_status s = step_dir(dir, c->out, step, "", err);
     if (!s) s = file_join(path, sizeof path, dir, STATE, err);

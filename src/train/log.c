@@ -15,7 +15,7 @@
 
 struct log {
     int fd;
-    char path[4096];
+    char path[FILE_PATH_MAX];
 };
 
 /* The step that a line begins with; -1: none. Not by sscanf, which first looks for the end of the

@@ -14,6 +14,7 @@
  * A weight that a query may not see is exactly 0 and every sum runs over keys or columns in one
  * order, so a query's bits do not depend on which tile it falls in.
  */
+#include "base/minmax.h"
 #include "ops/cpu/attention.h"
 #include "ops/cpu/panel.h"
 
@@ -26,10 +27,6 @@ enum {
     KPANEL_MAX = 16 * 1024 /* ... will take for the widest head */
 };
 
-static int min(int a, int b)
-{
-    return a < b ? a : b;
-}
 static int clamp(int x, int low, int high)
 {
     return x < low ? low : x > high ? high : x;
@@ -86,7 +83,7 @@ static struct job job_make(const struct attention *a, int sentence, int head)
     j.ldk = round_up(j.dk);
     j.ldv = round_up(j.dv);
     int wide = j.ldk > j.ldv ? j.ldk : j.ldv;
-    j.queries = min(QUERIES, QPANEL / wide);
+    j.queries = int_min(QUERIES, QPANEL / wide);
     j.keys = clamp(KPANEL / wide / 16 * 16, 16, KEYS);
     j.scale = 1.0f / sqrtf((float)j.dk);
     return j;
@@ -115,8 +112,8 @@ struct tile {
 
 static struct tile tile_make(const struct job *job, int i, int last, int j)
 {
-    int nj = min(job->keys, job->nk - j);
-    return (struct tile){i, min(job->queries, last - i), j, nj, round_up(nj)};
+    int nj = int_min(job->keys, job->nk - j);
+    return (struct tile){i, int_min(job->queries, last - i), j, nj, round_up(nj)};
 }
 /* How many keys of the tile its row r sees. */
 static int tile_seen(const struct job *job, const struct tile *t, int r)
@@ -135,7 +132,7 @@ static void scores(const struct job *job, const struct tile *t, float *p, const 
                    const float *yt, int depth)
 {
     for (int r = 0; r < t->ni; r += ROWS) {
-        int rows = min(ROWS, t->ni - r);
+        int rows = int_min(ROWS, t->ni - r);
         product(p + r * t->ld, t->ld, false, (struct left){x + r * ldx, ldx, 1}, yt, t->ld, rows,
                 depth, round_up(tile_seen(job, t, r + rows - 1)));
     }
@@ -146,7 +143,7 @@ static void weigh(const struct job *job, const struct tile *t, float *o, bool ad
                   const float *y, int ld)
 {
     for (int r = 0; r < t->ni; r += ROWS) {
-        int rows = min(ROWS, t->ni - r);
+        int rows = int_min(ROWS, t->ni - r);
         product(o + r * ld, ld, add, (struct left){p + r * t->ld, t->ld, 1}, y, ld, rows,
                 tile_seen(job, t, r + rows - 1), ld);
     }
@@ -159,7 +156,7 @@ static void weigh_back(const struct job *job, const struct tile *t, float *dy, c
     for (int c = 0; c < t->nj; c += ROWS) {
         int r = tile_first(job, t, c);
         product(dy + c * ld, ld, true, (struct left){p + r * t->ld + c, 1, t->ld}, x + r * ld, ld,
-                min(ROWS, t->nj - c), t->ni - r, ld);
+                int_min(ROWS, t->nj - c), t->ni - r, ld);
     }
 }
 
@@ -210,7 +207,7 @@ static void soften(const struct job *job, const struct tile *t, float *p, struct
 {
     bool drop = job->a->drop.p > 0;
     for (int g = 0; g < t->ni; g += W) {
-        int n = min(W, t->ni - g), seen[W];
+        int n = int_min(W, t->ni - g), seen[W];
         vf part[W];
         for (int r = 0; r < W; r++) {
             seen[r] = r < n ? tile_seen(job, t, g + r) : 0;
@@ -283,7 +280,7 @@ INLINE void weigh_one_as(const struct job *job, const struct tile *t, float *o, 
     int seen = tile_seen(job, t, 0);
     for (int c = 0; c < job->ldv; c += VECS * W) {
         vf sum[VECS];
-        int vecs = min(VECS, (job->ldv - c) / W);
+        int vecs = int_min(VECS, (job->ldv - c) / W);
 #pragma GCC unroll 4
         for (int n = 0; n < VECS; n++) sum[n] = add && n < vecs ? load(o + c + n * W) : (vf){0};
         for (int j = 0; j < seen; j++) {

@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 
 #include "base/error.h"
+#include "base/minmax.h"
 #include "ops/bf16.h"
 #include "ops/cpu/attention.h"
 #include "ops/cpu/cpu.h"
@@ -27,11 +28,6 @@ enum {
     HUGE_PAGE = 2 << 20,
     HUGE_FROM = 64 << 20 /* bytes of a block that asks for them */
 };
-
-static int int_min(int a, int b)
-{
-    return a < b ? a : b;
-}
 
 static size_t size_min(size_t a, size_t b)
 {

@@ -11,6 +11,7 @@
 #include <omp.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "ops/bf16.h"
 #include "ops/cpu/gemm.h"
 
@@ -26,11 +27,6 @@ struct work {
     float sum[BLOCK_M * BLOCK_N]; /* [cols/STEP_N][rows/STEP_M][STEP_M][STEP_N] */
 };
 const size_t gemm_plain_work = sizeof(struct work);
-
-static int min(int a, int b)
-{
-    return a < b ? a : b;
-}
 
 static int parts(int n, int size)
 {
@@ -81,19 +77,20 @@ static void block(const struct gemm_job *j, gemm_step *step, struct work *w, int
     int steps_m = parts(rows, STEP_M), inner = gemm_inner(j);
     memset(w->sum, 0, sizeof *w->sum * (size_t)(STEP * steps_m * parts(cols, STEP_N)));
     for (int k0 = 0; k0 < inner; k0 += BLOCK_K) {
-        int k = min(BLOCK_K, inner - k0);
+        int k = int_min(BLOCK_K, inner - k0);
         for (int m = 0; m < steps_m; m++)
-            pack(w->a + m * STEP_M * k, j->a, j->ta, r + m * STEP_M, min(STEP_M, rows - m * STEP_M),
-                 STEP_M, k0, k);
+            pack(w->a + m * STEP_M * k, j->a, j->ta, r + m * STEP_M,
+                 int_min(STEP_M, rows - m * STEP_M), STEP_M, k0, k);
         for (int n = 0; n * STEP_N < cols; n++) {
-            pack(w->b, j->b, !j->tb, c + n * STEP_N, min(STEP_N, cols - n * STEP_N), STEP_N, k0, k);
+            pack(w->b, j->b, !j->tb, c + n * STEP_N, int_min(STEP_N, cols - n * STEP_N), STEP_N, k0,
+                 k);
             for (int m = 0; m < steps_m; m++)
                 step(w->sum + (n * steps_m + m) * STEP, w->a + m * STEP_M * k, w->b, k);
         }
     }
     for (int n = 0; n * STEP_N < cols; n++)
         for (int i = 0; i < rows; i++)
-            finish(j, r + i, c + n * STEP_N, min(STEP_N, cols - n * STEP_N),
+            finish(j, r + i, c + n * STEP_N, int_min(STEP_N, cols - n * STEP_N),
                    w->sum + n * steps_m * STEP + i * STEP_N);
 }
 
@@ -105,7 +102,7 @@ void gemm_plain_run(const struct gemm_job *j, gemm_step *step, void *work, int t
 #pragma omp parallel for schedule(dynamic) num_threads(threads) if (down * across > 1)
     for (int i = 0; i < down * across; i++) {
         int r = i / across * BLOCK_M, c = i % across * width;
-        block(j, step, (struct work *)work + omp_get_thread_num(), r, c, min(BLOCK_M, rows - r),
-              min(width, cols - c));
+        block(j, step, (struct work *)work + omp_get_thread_num(), r, c, int_min(BLOCK_M, rows - r),
+              int_min(width, cols - c));
     }
 }
