@@ -9,7 +9,7 @@
 #include "store/directory.h"
 #include "store/safetensors.h"
 
-/* sum += the tensors of one more file, in the first file's order */
+/* Adds the tensors of the model in dir to sum, in the order of the first model's file. */
 static enum heed_status add_file(double *sum, const struct safetensors *first, const char *dir,
                                  struct heed_error *err)
 {

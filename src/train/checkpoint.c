@@ -53,8 +53,8 @@ enum heed_status checkpoint_best(const struct checkpoint *c, struct heed_error *
     return s;
 }
 
-/* OUT/model.safetensors becomes another name of the checkpoint's file, or where the file system
- * has no links, a copy of the weights, which are still those of the checkpoint. */
+/* Makes OUT/model.safetensors a hard link to the checkpoint's file. Where the file system has no
+ * links, the present weights are written, which are those of the checkpoint. */
 enum heed_status checkpoint_publish(const struct checkpoint *c, int64_t step,
                                     struct heed_error *err)
 {
@@ -83,7 +83,8 @@ static enum heed_status write_moments(const struct checkpoint *c, const char *di
     return s;
 }
 
-/* Last of the files of a checkpoint, because it says what the others are. */
+/* Writes trainer.json. It is the last file of a checkpoint, because it has the fingerprints of the
+ * others. */
 static enum heed_status write_record(const struct progress *p, const char *dir,
                                      struct heed_error *err)
 {
@@ -103,9 +104,9 @@ static enum heed_status write_record(const struct progress *p, const char *dir,
     return s;
 }
 
-/* Suffixes of a checkpoint's name while it is written and while it is removed. What a kill leaves
- * under such a name is removed at the next start. */
-static const char WRITTEN[] = ".tmp", REMOVED[] = ".old";
+/* Suffixes of a checkpoint's name while it is being written and while it is being removed. A
+ * directory that a kill leaves under such a name is removed at the next start. */
+static const char BEING_WRITTEN[] = ".tmp", BEING_REMOVED[] = ".old";
 
 static enum heed_status steps_add(int64_t **steps, int *n, int64_t step, struct heed_error *err)
 {
@@ -138,7 +139,7 @@ enum heed_status checkpoint_list(const char *out, int64_t **steps, int *n, struc
         const char *suffix = e->d_name + end;
         if (!*suffix) {
             s = steps_add(steps, n, step, err);
-        } else if (strcmp(suffix, WRITTEN) == 0 || strcmp(suffix, REMOVED) == 0) {
+        } else if (strcmp(suffix, BEING_WRITTEN) == 0 || strcmp(suffix, BEING_REMOVED) == 0) {
             s = file_join(path, sizeof path, dir, e->d_name, err);
             if (!s) s = file_remove_dir(path, err);
         }
@@ -151,7 +152,7 @@ enum heed_status checkpoint_list(const char *out, int64_t **steps, int *n, struc
     return s;
 }
 
-/* Gives the checkpoint of a step another name, which is free. */
+/* Renames the checkpoint of a step to `to`, which must not exist. */
 static enum heed_status rename_step(const char *out, int64_t step, const char *to,
                                     struct heed_error *err)
 {
@@ -163,12 +164,12 @@ static enum heed_status rename_step(const char *out, int64_t step, const char *t
     return s;
 }
 
-/* A checkpoint gets another name before its files go, so that a kill between two of them leaves
- * nothing half that is called step-N. */
+/* Renames a checkpoint before its files are removed, so that a kill in between leaves no incomplete
+ * directory called step-N. */
 static enum heed_status remove_step(const char *out, int64_t step, struct heed_error *err)
 {
     char aside[FILE_PATH_MAX];
-    enum heed_status s = step_dir(aside, out, step, REMOVED, err);
+    enum heed_status s = step_dir(aside, out, step, BEING_REMOVED, err);
     if (!s) s = rename_step(out, step, aside, err);
     if (!s) s = file_remove_dir(aside, err);
     return s;
@@ -179,7 +180,7 @@ enum heed_status checkpoint_set_aside(const char *out, int64_t step, struct heed
     char name[64], aside[FILE_PATH_MAX];
     snprintf(name, sizeof name, "checkpoints/damaged-step-%08" PRId64, step);
     enum heed_status s = file_join(aside, sizeof aside, out, name, err);
-    if (!s) s = file_remove_dir(aside, err); /* of an earlier time */
+    if (!s) s = file_remove_dir(aside, err); /* left from an earlier damage at this step */
     if (!s) s = rename_step(out, step, aside, err);
     return s;
 }
@@ -200,7 +201,7 @@ enum heed_status checkpoint_save(const struct checkpoint *c, const struct progre
                                  struct heed_error *err)
 {
     char tmp[FILE_PATH_MAX], dir[FILE_PATH_MAX], parent[FILE_PATH_MAX];
-    enum heed_status s = step_dir(tmp, c->out, p->step, WRITTEN, err);
+    enum heed_status s = step_dir(tmp, c->out, p->step, BEING_WRITTEN, err);
     if (!s) s = step_dir(dir, c->out, p->step, "", err);
     if (!s) s = file_join(parent, sizeof parent, c->out, "checkpoints", err);
     if (s) return s;
@@ -219,7 +220,8 @@ enum heed_status checkpoint_save(const struct checkpoint *c, const struct progre
 
 /* ---- load ---- */
 
-/* A file that is not known, as in older records, is not compared. */
+/* Compares the files of a checkpoint with the fingerprints in its record. Older records lack some;
+ * those files are not compared. */
 static enum heed_status check_files(const struct progress *p, const char *dir,
                                     struct heed_error *err)
 {

@@ -1,5 +1,5 @@
 /*
- * checkpoint.h - a run on disk.
+ * checkpoint.h - the files of a training run: saving and loading.
  *
  * OUT/config.json, vocab.model, model.safetensors are a model directory: the newest weights.
  *
@@ -24,26 +24,27 @@ struct checkpoint {
     const char *out;
 };
 
-/* Writes checkpoints/step-N, points OUT's own model at it, removes all but the newest `keep` and
- * the regular one. */
+/* Writes checkpoints/step-N and publishes it (checkpoint_publish); then removes all checkpoints but
+ * the newest `keep` and the last regular one. */
 enum heed_status checkpoint_save(const struct checkpoint *c, const struct progress *p, int keep,
                                  struct heed_error *err);
-/* The steps on disk, newest first, malloced. What is half written or half removed goes. */
+/* The steps of the checkpoints on disk, newest first; *steps is malloced. Removes checkpoints that
+ * were left half written or half removed. */
 enum heed_status checkpoint_list(const char *out, int64_t **steps, int *n, struct heed_error *err);
-/* The record of a step, once the files beside it were found to be those that it was saved with. */
+/* Reads the record of a step and checks that the files beside it are those it was saved with. */
 enum heed_status checkpoint_read(const struct checkpoint *c, int64_t step,
                                  const struct recipe *given, struct progress *p,
                                  struct heed_error *err);
-/* HEED_OK when a checkpoint has the configuration and the vocabulary of this run. */
+/* Checks that a checkpoint has the configuration and the vocabulary of this run. */
 enum heed_status checkpoint_check(const struct checkpoint *c, int64_t step, struct heed_error *err);
-/* Weights and moments of a step; nothing is changed on failure except the arrays. */
+/* Loads weights and moments of a step. On failure their arrays may be partly overwritten. */
 enum heed_status checkpoint_load(const struct checkpoint *c, int64_t step, struct heed_error *err);
-/* A damaged checkpoint becomes checkpoints/damaged-step-N: out of the way, but not lost. */
+/* Renames a damaged checkpoint to checkpoints/damaged-step-N, so that nothing is lost. */
 enum heed_status checkpoint_set_aside(const char *out, int64_t step, struct heed_error *err);
-/* OUT's own model becomes that of a checkpoint, as checkpoint_save leaves it. */
+/* Makes the model in OUT itself that of a checkpoint; checkpoint_save does so, too. */
 enum heed_status checkpoint_publish(const struct checkpoint *c, int64_t step,
                                     struct heed_error *err);
-/* OUT/best gets the present weights. */
+/* Writes the present weights to OUT/best. */
 enum heed_status checkpoint_best(const struct checkpoint *c, struct heed_error *err);
 
 #endif

@@ -14,8 +14,8 @@
 #include "base/file.h"
 #include "store/crc.h"
 
-/* A file of up to SAMPLES * SAMPLE bytes is read whole; of a larger one the first, the last and
- * others evenly between. */
+/* A file of up to SAMPLES * SAMPLE bytes is read whole. Of a larger file SAMPLES pieces of SAMPLE
+ * bytes are read: the first, the last and others evenly between. */
 enum { SAMPLES = 16, SAMPLE = 64 << 10 };
 
 struct sum {
@@ -23,7 +23,8 @@ struct sum {
     uint32_t crc;
 };
 
-/* Adds `n` bytes from `at` on. A file that ends early has changed meanwhile: its checksum does. */
+/* Adds n bytes at offset `at` to the checksum. A file that has become shorter meanwhile gets
+ * another checksum. */
 static bool add_sample(struct sum *s, int fd, char *buffer, size_t n, uint64_t at)
 {
     while (n) {
@@ -38,7 +39,8 @@ static bool add_sample(struct sum *s, int fd, char *buffer, size_t n, uint64_t a
     return true;
 }
 
-/* Adds the size and the samples, so that where one file ends and the next begins counts too. */
+/* Adds the size and the samples of a file. The size is part of the checksum, so that bytes that
+ * move from one file of a corpus to the next change it. */
 static bool add_content(struct sum *s, int fd, char *buffer, uint64_t size)
 {
     unsigned char bytes[8];

@@ -1,5 +1,5 @@
 /*
- * fingerprint.h - files known again by their content, however large and wherever they lie.
+ * fingerprint.h - identifies files by their size and a checksum, so that they may be moved.
  */
 #ifndef HEED_TRAIN_FINGERPRINT_H
 #define HEED_TRAIN_FINGERPRINT_H

@@ -1,5 +1,5 @@
 /*
- * log.c - log.jsonl.
+ * log.c - log.jsonl; see log.h.
  */
 #include "train/log.h"
 
@@ -18,8 +18,8 @@ struct log {
     char path[FILE_PATH_MAX];
 };
 
-/* The step that a line begins with; -1: none. Not by sscanf, which first looks for the end of the
- * whole text. */
+/* The step that a line begins with; -1: none. sscanf would be slow, because it first calls strlen
+ * on the whole text. */
 static long long line_step(const char *line)
 {
     static const char prefix[] = "{\"step\":";
@@ -30,8 +30,7 @@ static long long line_step(const char *line)
     return after > number ? step : -1;
 }
 
-/* Bytes of the leading lines of text that belong to steps up to `step`; every line begins with its
- * step. */
+/* How many bytes at the front of text are whole lines of steps up to `step`. */
 static size_t kept_bytes(const char *text, size_t len, int64_t step)
 {
     size_t kept = 0;
@@ -44,6 +43,7 @@ static size_t kept_bytes(const char *text, size_t len, int64_t step)
     return kept;
 }
 
+/* Removes the lines of steps after `step` from the file. */
 static enum heed_status cut(const char *path, int64_t step, struct heed_error *err)
 {
     char *text;
@@ -81,7 +81,7 @@ void log_free(struct log *l)
     free(l);
 }
 
-/* JSON has no NaN. */
+/* JSON has no NaN and no infinity: they become null. */
 static json_t *number(double x)
 {
     return isfinite(x) ? json_real(x) : json_null();

@@ -1,5 +1,5 @@
 /*
- * log.h - log.jsonl: one JSON object a line for every event, with the figures of the progress line.
+ * log.h - log.jsonl: a line with a JSON object for every event of training.
  */
 #ifndef HEED_TRAIN_LOG_H
 #define HEED_TRAIN_LOG_H
@@ -7,8 +7,9 @@
 
 struct log;
 
-/* Opens DIR/log.jsonl. Lines of steps after `step` are dropped first: a resumed run writes them
- * again, so that the log tells of one run, however often it was interrupted. */
+/* Opens DIR/log.jsonl for appending. Lines of steps after `step` are removed first, because a
+ * resumed run writes them again; so each step is logged once, however often a run was interrupted.
+ */
 enum heed_status log_open(struct log **out, const char *dir, int64_t step, struct heed_error *err);
 enum heed_status log_event(struct log *l, const struct heed_event *e, struct heed_error *err);
 void log_free(struct log *l);

@@ -1,5 +1,5 @@
 /*
- * optimizer.c - Adam, schedule and guard.
+ * optimizer.c - Adam, learning rate schedule and guard; see optimizer.h.
  */
 #include "train/optimizer.h"
 
@@ -19,8 +19,9 @@ double schedule_paper_peak(int d_model, int64_t warmup)
     return 1 / sqrt((double)d_model * (double)warmup);
 }
 
-/* A norm so many times its running mean is a spike, once the mean has seen enough steps. While
- * spikes go on the mean grows a little, so that a norm that stays large is accepted in time. */
+/* A gradient norm above spike_factor times its running mean is a spike, once the mean covers
+ * GUARD_STEPS steps. Each spike raises the mean by spike_growth, so that a norm that stays large is
+ * accepted in time. */
 static const double spike_factor = 10, mean_decay = 0.98, spike_growth = 1.2;
 enum { GUARD_STEPS = 100 };
 

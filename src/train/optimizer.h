@@ -1,6 +1,6 @@
 /*
- * optimizer.h - Adam over the flat parameters, the paper's schedule, and the guard that keeps one
- * bad batch from ruining a run. Last stages of a step.
+ * optimizer.h - Adam over the flat parameters, the paper's learning rate schedule, and the guard
+ * that skips gradients that would ruin a run. Last stages of a training step.
  */
 #ifndef HEED_TRAIN_OPTIMIZER_H
 #define HEED_TRAIN_OPTIMIZER_H
@@ -17,18 +17,18 @@ double schedule_lr(const struct schedule *s, int64_t step);
 /* The paper's own peak: d_model^-0.5 * warmup^-0.5. */
 double schedule_paper_peak(int d_model, int64_t warmup);
 
-/* What the guard remembers; saved with a checkpoint. */
+/* The state of the guard, which is saved with a checkpoint. */
 struct guard {
     double norm;  /* running mean of the gradient norm */
-    int64_t seen; /* steps in it */
+    int64_t seen; /* number of steps in that mean */
 };
 
 struct optimizer {
     struct parameters *p;
     struct mat m, v;   /* [1,n] moments */
     double *sq;        /* on the device: squared norm of the gradient */
-    double sq_host;    /* the same of the last step, here */
-    struct adam begun; /* of that step */
+    double sq_host;    /* that of the last step, in host memory */
+    struct adam begun; /* what optimizer_begin was called with */
     struct guard guard;
 };
 
@@ -37,14 +37,15 @@ enum heed_status optimizer_open(struct optimizer **out, struct parameters *p,
 void optimizer_free(struct optimizer *o);
 
 struct update {
-    double norm;  /* of the scaled gradient, before clipping */
-    bool skipped; /* not a number, or far above its running mean: nothing was changed */
+    double norm;  /* norm of the scaled gradient, before clipping */
+    bool skipped; /* nothing was changed: the norm is not finite, or far above its running mean */
 };
 
-/* One step with h (whose limit is set here). Begun, it does not wait; done, it has. */
+/* One step of Adam with h, whose limit is set here. optimizer_begin enqueues it and does not wait;
+ * optimizer_done waits for it. */
 void optimizer_begin(struct optimizer *o, struct mat grad, struct adam h);
 enum heed_status optimizer_done(struct optimizer *o, struct update *out, struct heed_error *err);
-/* *sound: every parameter is a number. */
+/* Sets *sound to whether every parameter is finite. */
 enum heed_status optimizer_check(struct optimizer *o, bool *sound, struct heed_error *err);
 
 #endif

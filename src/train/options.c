@@ -30,7 +30,7 @@ struct heed_train_options heed_train_defaults(void)
     return o;
 }
 
-/* Limits that no use comes near, so that sums and products of the options fit their types. */
+/* Limits far beyond any use. They keep sums and products of the options within their types. */
 static const int64_t STEPS_MOST = INT64_C(1000000000000000);
 enum { BATCH_TOKENS_MOST = 1 << 24, ACCUMULATE_MOST = 1000000, COUNT_MOST = 1000000000 };
 
@@ -59,13 +59,13 @@ static enum heed_status check_whole(const struct heed_train_options *o, struct h
     return HEED_OK;
 }
 
-/* Comparisons are false for what is not a number. */
+/* A comparison with NaN is false, so NaN fails these checks. */
 static enum heed_status check_reals(const struct heed_train_options *o, struct heed_error *err)
 {
     const struct {
         const char *name;
         float found;
-        bool part; /* less than 1; else: finite */
+        bool part; /* must be less than 1; false: must be finite */
     } real[] = {
         {"beta1", o->beta1, true},
         {"beta2", o->beta2, true},

@@ -1,8 +1,8 @@
 /*
  * record.c - trainer.json; see record.h.
  *
- * One table lists the fields; writing, reading and comparing walk it, so a new field is one line
- * there.
+ * One table lists the fields; writing, reading and comparing go through it, so that a new field is
+ * one line in the table.
  */
 #include "train/record.h"
 
@@ -22,12 +22,12 @@ const char *const record_file[RECORD_FILES] = {MODEL_CONFIG, MODEL_VOCAB, MODEL_
 static const char *const PRECISION[] = {"f32", "bf16", NULL};
 static const char *const BEST_BY[] = {"nll", "bleu", "chrf", NULL};
 
-/* Counts that no run reaches; more can still be added to them. */
+/* Largest numbers accepted: no run reaches them, and the trainer can still add to them. */
 static const int64_t WHOLE64_MOST = INT64_C(1) << 60;
 enum { WHOLE_MOST = 1 << 30 };
 
-/* A whole number is not negative. A seed is written as text: 64 bits do not fit a JSON number
- * everywhere. */
+/* Whole numbers are not negative. A seed is written as text, because many readers of JSON cannot
+ * represent 64 bits. */
 enum kind { WHOLE64, WHOLE, REAL, RATE, TEXT, SEED, CHOICE };
 
 struct field {
@@ -35,8 +35,8 @@ struct field {
     size_t offset; /* in struct progress */
     enum kind kind;
     const char *const *choices;
-    const char *option; /* what a sentence calls a part of the recipe; NULL: it is none */
-    bool of_best;       /* says how the best are chosen: compared only if both sides validate */
+    const char *option; /* name of the field in errors, if it is part of the recipe; else NULL */
+    bool of_best;       /* one of those by which the best are chosen; see record_same_run */
     bool newer;         /* older files lack it */
 };
 
@@ -150,7 +150,8 @@ static bool field_parse(const struct field *f, void *v, const json_t *value)
 
 static const char CRC[] = "crc32";
 
-/* Of all keys but its own, in one order and without white space. false when out of memory. */
+/* The CRC-32 of all keys but its own, written in sorted order and without white space. Returns
+ * false when out of memory. */
 static bool crc_of(const json_t *j, char out[9])
 {
     json_t *others = json_copy((json_t *)j);
@@ -193,8 +194,8 @@ char *record_format(const struct progress *p)
     return text;
 }
 
-/* Older files compare the best by BLEU or by nll, as a flag says. By another figure than the one
- * that is asked for now, there is no best yet. */
+/* Older files have a flag that says whether `best` is BLEU or nll. If the run is now to choose by
+ * another figure, it has no best yet. */
 static void older_best(struct progress *p, const json_t *j, const struct recipe *given)
 {
     if (json_object_get(j, "best_by")) return;
@@ -206,7 +207,7 @@ static enum heed_status object_parse(struct progress *p, const struct recipe *gi
                                      const json_t *j, const char *path, struct heed_error *err)
 {
     struct progress r = {.recipe = *given};
-    r.recipe.subword_dropout = 0; /* files that do not name it are of runs without */
+    r.recipe.subword_dropout = 0; /* a file without it belongs to a run without subword dropout */
     enum heed_status s = check_crc(j, path, err);
     for (int i = 0; !s && i < FIELDS; i++) {
         const struct field *f = &FIELD[i];
@@ -238,13 +239,14 @@ enum heed_status record_parse(struct progress *p, const struct recipe *given, co
 
 enum { VALUE_MAX = FINGERPRINT_MAX };
 
-/* A value as a person types it; a rate with the fewest digits that give it back. */
+/* Writes a value as a user would type it; a float with the fewest digits that read back as the same
+ * float. */
 static void field_show(char out[VALUE_MAX], const struct field *f, const void *v)
 {
     out[0] = '\0';
     switch (f->kind) {
     case WHOLE64:
-    case REAL: /* no part of a recipe is one of these */
+    case REAL: /* not used in a recipe */
         break;
     case WHOLE:
         snprintf(out, VALUE_MAX, "%d", *(const int *)v);

@@ -1,8 +1,9 @@
 /*
- * record.h - trainer.json: where a run is, and what makes it this run.
+ * record.h - trainer.json: the state of a run besides weights and moments, and the options that a
+ * resumed run must share.
  *
- * A flat JSON object. Its last key is a checksum of the others, so that an edited or damaged file
- * is not taken for what the trainer wrote; files from before there was one load without.
+ * The file is a flat JSON object. Its last key is a checksum of the others, by which an edited or
+ * damaged file is recognized; older files have no checksum and are not checked.
  */
 #ifndef HEED_TRAIN_RECORD_H
 #define HEED_TRAIN_RECORD_H
@@ -10,18 +11,18 @@
 #include "train/fingerprint.h"
 #include "train/optimizer.h"
 
-/* What the weights of every step depend on, besides the shape and the vocabulary, and what the best
- * are chosen by. A run that went on with another would be another run. */
+/* The options that the weights of every step depend on, besides configuration and vocabulary, and
+ * those by which the best weights are chosen. They must not change when a run is resumed. */
 struct recipe {
-    char data[FINGERPRINT_MAX]; /* of the training text */
+    char data[FINGERPRINT_MAX]; /* fingerprint of the training text */
     uint64_t seed;
     int batch_tokens, accumulate, warmup;
     float peak_lr, beta1, beta2, epsilon;
     float label_smoothing, subword_dropout, clip;
     enum heed_precision precision;
-    char valid[FINGERPRINT_MAX]; /* of the validation text; "": there was none so far */
+    char valid[FINGERPRINT_MAX]; /* fingerprint of the validation text; "": the run has had none */
     enum heed_best best_by;
-    char valid_tokenize[FINGERPRINT_MAX]; /* where the best are chosen by BLEU; else "" */
+    char valid_tokenize[FINGERPRINT_MAX]; /* "" unless the best are chosen by BLEU */
 };
 
 /* The other files of a checkpoint. */
@@ -33,27 +34,29 @@ struct progress {
     int64_t step;
     struct batch_cursor cursor;
     struct guard guard;
-    int64_t skipped;       /* steps in all */
-    int skips;             /* steps skipped in a row; the weights may be ruined unless it is 0 */
-    int64_t regular;       /* the newest checkpoint that was due, where going back goes; 0: none */
-    int rollbacks;         /* with fewer than STEPS_IN_PEACE (trainer.c) steps between them */
-    int64_t rollback_step; /* of the newest */
+    int64_t skipped; /* number of skipped steps in the run */
+    int skips;       /* steps skipped in a row; unless it is 0, the weights may be bad */
+    int64_t regular; /* step of the newest regular checkpoint, to which rollbacks go; 0: none */
+    int rollbacks;   /* number of rollbacks with fewer than ROLLBACK_APART (trainer.c) steps between
+                        them */
+    int64_t rollback_step; /* step of the newest rollback */
     int64_t validated;     /* step of the newest validation that was due */
-    double best;           /* the best validation: larger is better; see best_step */
-    int64_t best_step;     /* 0: none yet */
-    int stale;             /* validations since then */
+    double best;           /* figure of the best validation: larger is better */
+    int64_t best_step;     /* step of that validation; 0: there was none */
+    int stale;             /* regular validations since then */
     struct recipe recipe;
-    char file[RECORD_FILES][FINGERPRINT_MAX]; /* of the files beside it; "": not known */
+    char file[RECORD_FILES][FINGERPRINT_MAX]; /* fingerprints of record_file; "": not known */
 };
 
 /* NUL-terminated JSON, malloced; NULL when out of memory. */
 char *record_format(const struct progress *p);
-/* path is what an error calls the text. What an older file does not say of its recipe is taken from
- * `given`. */
+/* Errors call the text `path`. Parts of the recipe that an older file lacks are taken from `given`.
+ */
 enum heed_status record_parse(struct progress *p, const struct recipe *given, const char *text,
                               size_t len, const char *path, struct heed_error *err);
 /* HEED_EARG naming the first option in which `given` differs from the recipe of the run in `out`.
- * What the best are chosen by is compared only where both have validation text. */
+ * The options by which the best weights are chosen are compared only where both have validation
+ * text. */
 enum heed_status record_same_run(const struct recipe *run, const struct recipe *given,
                                  const char *out, struct heed_error *err);
 

@@ -1,9 +1,9 @@
 /*
- * trainer.c - the loop: batches, loss and gradients, update, validation, checkpoints.
+ * trainer.c - the training loop: batches, loss and gradients, update, validation, checkpoints.
  *
- * A run is a function of its options and data: dropout masks come from (seed, step, batch), the
- * order of the data from the seed and the cursor, so a run that was interrupted anywhere goes on
- * as if it had not been.
+ * A run is a function of its options and data: dropout masks are a function of (seed, step, batch),
+ * and the order of the data is one of the seed and the cursor. So a run that is interrupted and
+ * resumed ends with the same weights as one in one piece.
  */
 #include <assert.h>
 #include <math.h>
@@ -30,15 +30,15 @@
 #include "train/options.h"
 #include "train/validate.h"
 
-/* So many unusable gradients in a row go back to the last checkpoint; going back so often without
- * as many steps in peace between ends the run. */
-enum { SKIPS_IN_A_ROW = 5, ROLLBACKS_MAX = 3, STEPS_IN_PEACE = 100 };
+/* After SKIPS_IN_A_ROW unusable gradients in a row, weights are rolled back to the last checkpoint.
+ * After ROLLBACKS_MAX rollbacks with fewer than ROLLBACK_APART steps between them, the run ends. */
+enum { SKIPS_IN_A_ROW = 5, ROLLBACKS_MAX = 3, ROLLBACK_APART = 100 };
 
 struct heed_trainer {
     struct heed_train_options o;
-    int lock;           /* on the output directory; -1: none */
-    struct backend *be; /* of its own */
-    int threads;        /* for the text; 0: all cores */
+    int lock;           /* descriptor that locks the output directory; -1: none */
+    struct backend *be; /* not shared with others */
+    int threads;        /* that tokenize; 0: all cores */
     struct heed_tokenizer *tokenizer;
     struct parameters *p;
     struct run *run;
@@ -47,14 +47,14 @@ struct heed_trainer {
     struct validator *validator; /* NULL: none */
     struct log *log;
     struct schedule schedule;
-    struct progress at;
-    int ahead;                       /* target rows of the batch that was sent ahead; 0: none was */
-    struct batch_cursor after_ahead; /* where the data goes on behind it */
+    struct progress at; /* where the run is */
+    int ahead;          /* target rows of the batch that is on the device already; 0: none is */
+    struct batch_cursor after_ahead; /* cursor of the batch after that one */
     int64_t saved;                   /* step of the newest checkpoint; 0: none */
     double start, rate;              /* seconds; target tokens per second, smoothed */
-    char trouble[768];               /* why the newest checkpoint is not usable; "": it is */
-    int64_t first_step;              /* of this run, for the time left */
-    atomic_bool stop;                /* asked for; by any thread or a signal handler */
+    char trouble[768];               /* why the newest checkpoint could not be used; "": it was */
+    int64_t first_step;              /* step at which this process began; for the time left */
+    atomic_bool stop;                /* set by heed_trainer_stop, in any thread or signal handler */
 };
 _Static_assert(ATOMIC_BOOL_LOCK_FREE == 2, "a signal handler may set it");
 
@@ -99,11 +99,12 @@ static struct checkpoint checkpoint_of(const struct heed_trainer *t)
     return (struct checkpoint){t->p, t->opt, t->tokenizer, t->o.out};
 }
 
-/* ---- open: what the run begins or goes on with ---- */
+/* ---- open: a new run, or one that is resumed ---- */
 
-/* Where the checkpoint of a step left off. *damaged: it cannot be used, but another may. */
-static enum heed_status go_on_from(struct heed_trainer *t, const struct recipe *given, int64_t step,
-                                   bool *damaged, struct heed_error *err)
+/* Loads the state of the run from the checkpoint of a step. *damaged: this checkpoint cannot be
+ * used, but an older one may be. */
+static enum heed_status resume_from(struct heed_trainer *t, const struct recipe *given,
+                                    int64_t step, bool *damaged, struct heed_error *err)
 {
     struct checkpoint c = checkpoint_of(t);
     enum heed_status s = checkpoint_read(&c, step, given, &t->at, err);
@@ -118,17 +119,18 @@ static enum heed_status go_on_from(struct heed_trainer *t, const struct recipe *
     return s;
 }
 
-/* Once a checkpoint is usable, the newer ones that are not make room for what comes. */
-static enum heed_status go_on(struct heed_trainer *t, const struct recipe *given,
-                              const int64_t *step, int n, struct heed_error *err)
+/* Resumes from the newest usable one of n checkpoints. Newer ones, which are damaged, are renamed,
+ * because the run will write checkpoints of the same steps again. */
+static enum heed_status resume(struct heed_trainer *t, const struct recipe *given,
+                               const int64_t *step, int n, struct heed_error *err)
 {
     struct heed_error why = {0}, first = {0};
     struct checkpoint c = checkpoint_of(t);
     bool damaged = false;
     int i = 0;
-    enum heed_status s = go_on_from(t, given, step[0], &damaged, &first);
+    enum heed_status s = resume_from(t, given, step[0], &damaged, &first);
     why = first;
-    while (s && damaged && ++i < n) s = go_on_from(t, given, step[i], &damaged, &why);
+    while (s && damaged && ++i < n) s = resume_from(t, given, step[i], &damaged, &why);
     if (s) return error_set(err, s, "%s", damaged ? first.text : why.text);
     for (int k = 0; k < i && !s; k++) s = checkpoint_set_aside(t->o.out, step[k], err);
     if (i)
@@ -137,16 +139,17 @@ static enum heed_status go_on(struct heed_trainer *t, const struct recipe *given
                  (long long)step[0], (long long)step[0], first.text);
     t->saved = step[i];
     t->opt->guard = t->at.guard;
-    if (!t->at.recipe.valid[0]) { /* the first validation text of this run */
+    if (!t->at.recipe.valid[0]) { /* the run had no validation text before */
         memcpy(t->at.recipe.valid, given->valid, sizeof given->valid);
         memcpy(t->at.recipe.valid_tokenize, given->valid_tokenize, sizeof given->valid_tokenize);
         t->at.recipe.best_by = given->best_by;
     }
-    if (!s) s = checkpoint_publish(&c, t->saved, err); /* in case that was cut short */
+    /* The run may have been killed after it saved the checkpoint and before it published it. */
+    if (!s) s = checkpoint_publish(&c, t->saved, err);
     return s;
 }
 
-/* The beginning, or where the newest usable checkpoint left off. */
+/* Sets the state to the beginning of a run, or to that of the newest usable checkpoint. */
 static enum heed_status open_state(struct heed_trainer *t, struct heed_error *err)
 {
     const struct heed_train_options *o = &t->o;
@@ -161,7 +164,7 @@ static enum heed_status open_state(struct heed_trainer *t, struct heed_error *er
         s = directory_check_new_run(o->out, t->tokenizer, o->vocab, err);
         if (!s) s = parameters_init(t->p, o->seed, err);
     } else if (o->resume) {
-        s = go_on(t, &given, step, n, err);
+        s = resume(t, &given, step, n, err);
     } else {
         s = error_set(err, HEED_EARG,
                       "%s holds a run at step %lld already: add --resume to go on, or choose "
@@ -172,7 +175,7 @@ static enum heed_status open_state(struct heed_trainer *t, struct heed_error *er
     return s;
 }
 
-/* A file that is missing or cannot be read is told before anything is made. */
+/* Reports a file that is missing or cannot be read before anything is created. */
 static enum heed_status check_text(const struct heed_corpus *c, struct heed_error *err)
 {
     struct pairs *pairs = NULL;
@@ -245,7 +248,8 @@ struct heed_trainer *heed_trainer_open(struct heed_engine *e, const struct heed_
 void heed_trainer_free(struct heed_trainer *t)
 {
     if (!t) return;
-    if (t->run) t->be->op->sync(t->be, NULL); /* what is on its way back has a place here */
+    /* Downloads that are under way write to memory that is freed below. */
+    if (t->run) t->be->op->sync(t->be, NULL);
     batch_free(t->batches);
     validator_free(t->validator);
     log_free(t->log);
@@ -309,7 +313,7 @@ static enum heed_status tell_start(struct heed_trainer *t, struct heed_error *er
 
 /* ---- one step ---- */
 
-/* Sends the next batch to the device, whatever that is doing. */
+/* Sends the next batch to the device while that may still compute, unless one was sent already. */
 static enum heed_status fetch(struct heed_trainer *t, struct heed_error *err)
 {
     const struct packed *b;
@@ -321,7 +325,8 @@ static enum heed_status fetch(struct heed_trainer *t, struct heed_error *err)
     return HEED_OK;
 }
 
-/* The device is still at the last batch, whose loss is not known, when this returns. */
+/* Adds up the gradients of the batches of a step. When this returns, the device is still computing
+ * the last of them, so its loss is not in *loss yet. */
 static enum heed_status gradients(struct heed_trainer *t, struct loss *loss, int64_t *tokens,
                                   struct heed_error *err)
 {
@@ -343,12 +348,12 @@ static enum heed_status gradients(struct heed_trainer *t, struct loss *loss, int
     return HEED_OK;
 }
 
-/* Going back restores weights and moments and keeps the data moving on, so that what did the harm
- * is not met again at once. */
+/* Restores weights and moments from the last regular checkpoint. The data does not go back, so that
+ * the batches that did the harm do not come again at once. */
 static enum heed_status roll_back(struct heed_trainer *t, struct heed_error *err)
 {
     char text[256];
-    if (t->at.step > t->at.rollback_step + STEPS_IN_PEACE) t->at.rollbacks = 0;
+    if (t->at.step > t->at.rollback_step + ROLLBACK_APART) t->at.rollbacks = 0;
     t->at.rollback_step = t->at.step;
     if (!t->at.regular || ++t->at.rollbacks > ROLLBACKS_MAX)
         return error_set(err, HEED_ENUMERIC,
@@ -421,8 +426,8 @@ static enum heed_status train_step(struct heed_trainer *t, struct heed_error *er
 
 /* ---- between steps ---- */
 
-/* Whether a multiple of `every` lies behind `last`: what was due at a step that was skipped is made
- * up for at the next one that is not. */
+/* Whether there is a multiple of `every` above `last` and up to `step`. So what was due at a
+ * skipped step is done at the next step that is not skipped. */
 static bool due(int64_t last, int64_t step, int64_t every)
 {
     return every > 0 && step / every > last / every;
@@ -443,8 +448,8 @@ static bool at_end(const struct heed_trainer *t)
     return t->at.step >= t->o.steps || out_of_patience(t) || atomic_load(&t->stop);
 }
 
-/* A validation that was not due does not count for patience, so that the end of a run does not
- * depend on the pieces it was run in. */
+/* Only a regular validation counts for patience, not the one at the last step, so that where a run
+ * ends does not depend on the pieces (--steps) it was run in. */
 static enum heed_status validate_now(struct heed_trainer *t, bool regular, struct heed_error *err)
 {
     struct validation v;
@@ -491,8 +496,8 @@ static enum heed_status check_weights(struct heed_trainer *t, struct heed_error 
                      (long long)t->at.step, (long long)t->saved);
 }
 
-/* Going back needs a checkpoint whose weights have shown a usable gradient, and no checkpoint may
- * have weights that are not numbers: they would not load. */
+/* A checkpoint is regular if the weights in it have given a usable gradient; rollbacks go to such a
+ * one. Weights that are not finite are not saved, because they could not be loaded. */
 static enum heed_status save_if_due(struct heed_trainer *t, bool end, struct heed_error *err)
 {
     struct checkpoint c = checkpoint_of(t);
@@ -525,7 +530,7 @@ enum heed_status heed_trainer_run(struct heed_trainer *t, struct heed_error *err
 {
     if (!t) return error_null(err, "trainer");
     enum heed_status s = tell_start(t, err);
-    bool end = at_end(t); /* asked once a step: a stop may be asked for at any time */
+    bool end = at_end(t); /* asked once per step, because `stop` may be set at any time */
     while (!s && !end) {
         s = train_step(t, err);
         if (!s) s = validate_if_due(t, err);
