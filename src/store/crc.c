@@ -1,10 +1,11 @@
 /*
- * crc.c - the CRC-32 of zlib, at the speed of memory; see crc.h.
+ * crc.c - the CRC-32 of zlib by carry-less multiplication; see crc.h.
  *
- * A CRC is the remainder of a long polynomial. With x^n mod P known for some n, 16 bytes may be
- * multiplied and added to those n bits further on without changing the remainder (Gopal et al.,
- * Fast CRC Computation Using PCLMULQDQ, 2009): four lanes of 16 bytes go through the data at once,
- * are folded into one, and zlib takes the remainder of what is left.
+ * A CRC is the remainder of the data, taken as a polynomial, divided by a fixed polynomial P. Where
+ * x^n mod P is known, 16 bytes can be multiplied with it and added to the bytes n bits further on
+ * without changing the remainder (Gopal et al., Fast CRC Computation Using PCLMULQDQ, 2009). Four
+ * lanes of 16 bytes go through the data side by side; at the end they are folded into one lane, of
+ * which zlib computes the remainder.
  */
 #include "store/crc.h"
 
@@ -15,7 +16,7 @@
 
 enum { LANE = 16, LANES = 4, STRIDE = LANES * LANE };
 
-/* x^n mod P for the two halves of a lane, bits reflected: four lanes on, and one */
+/* x^n mod P for the two halves of a lane, bits reflected, to move it by four lanes and by one */
 static const uint64_t FOUR_ON[2] = {0x154442bd4, 0x1c6e41596},
                       ONE_ON[2] = {0x1751997d0, 0x0ccaa009e};
 
@@ -26,14 +27,14 @@ WITH_PCLMUL static inline __m128i load(const void *p)
     return _mm_loadu_si128((const __m128i *)p);
 }
 
-/* What a lane adds to one that lies further on, as power says. */
-WITH_PCLMUL static inline __m128i on(__m128i lane, __m128i power)
+/* A lane moved to a later place in the data, as far as `power` says. */
+WITH_PCLMUL static inline __m128i moved(__m128i lane, __m128i power)
 {
     return _mm_xor_si128(_mm_clmulepi64_si128(lane, power, 0x00),
                          _mm_clmulepi64_si128(lane, power, 0x11));
 }
 
-/* bytes: a multiple of STRIDE, and not 0 */
+/* The CRC of `bytes` bytes, a multiple of STRIDE and not 0, that follow those of which crc is. */
 WITH_PCLMUL static uint32_t fold(uint32_t crc, const unsigned char *data, size_t bytes)
 {
     __m128i four = load(FOUR_ON), one = load(ONE_ON), x[LANES];
@@ -42,10 +43,10 @@ WITH_PCLMUL static uint32_t fold(uint32_t crc, const unsigned char *data, size_t
     x[0] = _mm_xor_si128(x[0], _mm_cvtsi32_si128((int)~crc));
     for (size_t at = STRIDE; at < bytes; at += STRIDE)
         for (int i = 0; i < LANES; i++)
-            x[i] = _mm_xor_si128(on(x[i], four), load(data + at + i * LANE));
-    for (int i = 1; i < LANES; i++) x[i] = _mm_xor_si128(on(x[i - 1], one), x[i]);
+            x[i] = _mm_xor_si128(moved(x[i], four), load(data + at + i * LANE));
+    for (int i = 1; i < LANES; i++) x[i] = _mm_xor_si128(moved(x[i - 1], one), x[i]);
     _mm_storeu_si128((__m128i *)rest, x[LANES - 1]);
-    return (uint32_t)crc32_z(0xffffffff, rest, LANE); /* zlib inverts it: a start from nothing */
+    return (uint32_t)crc32_z(0xffffffff, rest, LANE); /* zlib inverts this to a start value of 0 */
 }
 
 uint32_t crc_add(uint32_t crc, const void *data, size_t bytes)
@@ -56,7 +57,7 @@ uint32_t crc_add(uint32_t crc, const void *data, size_t bytes)
         crc = fold(crc, p, whole);
         p += whole, bytes -= whole;
     }
-    /* zlib takes NULL, as an empty tensor may have, for a request to start over */
+    /* An empty tensor may have a NULL pointer, which zlib takes for a request to start anew. */
     return bytes ? (uint32_t)crc32_z(crc, p, bytes) : crc;
 }
 #else

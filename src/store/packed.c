@@ -113,7 +113,7 @@ static enum heed_status pack_slices(const struct reading *r, struct mat w, const
         struct mat to =
             mat_make((char *)w.p + be->op->pack_bytes(w.type, row, w.cols), n, w.cols, w.type);
         be->op->pack(be, to, from);
-        safetensors_forget(r->file, &part);
+        safetensors_drop(r->file, &part);
     }
     free(q);
     return HEED_OK;

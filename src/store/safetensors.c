@@ -6,10 +6,10 @@
  *                "__metadata__", a map of strings; padded with spaces
  *     data       the tensors end to end, offsets counted from its first byte
  *
- * Weights and optimizer state live in such files. Order of a read: map, check the header against
- * the file, check the tensors against each other, check the CRC, make unaligned tensors usable.
- * Only then does a caller see a pointer. The map is read-only and private; it relies on nobody
- * writing to the file or shortening it under it, which file_write never does: it replaces files.
+ * Weights and optimizer state live in such files. A file is read in this order: map it, check the
+ * header against the file, check the tensors against each other, check the CRC, copy tensors that
+ * are not aligned. Only then does a caller see a pointer. The mapping is read-only and private.
+ * Nobody may write to a mapped file or shorten it; file_write does neither, it replaces the file.
  */
 #include "store/safetensors.h"
 
@@ -34,8 +34,9 @@ enum {
     LENGTH_BYTES = 8,
     HEADER_MOST = 100000000, /* the limit of the reference implementation */
     DATA_ALIGN = 64,
-    CRC_BYTES = 4 << 20, /* checked at a time */
-    KEPT = 64 << 20      /* a file that is in memory from the first reading to the last */
+    CRC_BYTES = 4 << 20,    /* size of the blocks in which the CRC is computed */
+    CACHE_LIMIT = 64 << 20, /* files up to this size stay in memory once they are read; of larger
+                             * ones, the pages that were used are dropped */
 };
 
 static const char *const DTYPE[] = {
@@ -90,7 +91,8 @@ static json_t *header_make(const struct tensor *t, int n)
     return header;
 }
 
-/* Length and header as they stand in the file, malloced, padded so that the data is aligned. */
+/* The bytes of the file before the data, malloced: the length, and the header padded with spaces so
+ * that the data begins at a multiple of DATA_ALIGN. NULL when out of memory. */
 static char *header_format(const struct tensor *t, int n, size_t *len)
 {
     json_t *header = header_make(t, n);
@@ -141,13 +143,13 @@ enum heed_status safetensors_write(const char *path, const struct tensor *t, int
 struct safetensors {
     char *map; /* the whole file */
     size_t map_len;
-    const char *data; /* in map */
+    const char *data; /* the data section, in map */
     size_t data_len;
     json_t *header; /* owns the names */
     int n;
     struct tensor *tensor;         /* [n] in the order of the data */
     const struct tensor **by_name; /* [n] the same, sorted by name */
-    void *copy;                    /* what was not aligned in the file; NULL when everything was */
+    void *copy; /* of the tensors that are not aligned in the file; NULL: there are none */
 };
 
 static enum heed_status map_file(struct safetensors *s, const char *path, struct heed_error *err)
@@ -217,7 +219,7 @@ static enum heed_status parse_type(struct tensor *t, const json_t *dtype, const 
                      t->name, found ? found : "missing or not a string");
 }
 
-/* Also computes t->bytes. */
+/* Sets t->dims, t->shape and t->bytes. */
 static enum heed_status parse_shape(struct tensor *t, const json_t *shape, const char *path,
                                     struct heed_error *err)
 {
@@ -242,7 +244,7 @@ static enum heed_status parse_shape(struct tensor *t, const json_t *shape, const
     return HEED_OK;
 }
 
-/* Points t->data into the map. */
+/* Sets t->data to where the tensor lies in the map. */
 static enum heed_status parse_offsets(struct tensor *t, const json_t *pair,
                                       const struct safetensors *s, const char *path,
                                       struct heed_error *err)
@@ -289,7 +291,8 @@ static enum heed_status parse_tensors(struct safetensors *s, const char *path,
     return HEED_OK;
 }
 
-/* By place in the file; an empty tensor comes before the one that begins where it lies. */
+/* Compares two tensors by their place in the file. An empty tensor comes before the one that begins
+ * at the same byte. */
 static int by_place(const void *a, const void *b)
 {
     const struct tensor *x = a, *y = b;
@@ -297,7 +300,8 @@ static int by_place(const void *a, const void *b)
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-/* The tensors cover the data from its first byte to the end of the file, each byte once. */
+/* Checks that the tensors cover the data from its first byte to the end of the file, each byte
+ * once. */
 static enum heed_status check_cover(struct safetensors *s, const char *path, struct heed_error *err)
 {
     qsort(s->tensor, (size_t)s->n, sizeof *s->tensor, by_place);
@@ -319,8 +323,9 @@ static enum heed_status check_cover(struct safetensors *s, const char *path, str
     return HEED_OK;
 }
 
-/* The pages inside a stretch of the mapped file leave memory until they are read again. */
-static void forget(const struct safetensors *s, const char *data, size_t bytes)
+/* Drops the whole pages within these bytes of the mapped file from memory; reading them again is
+ * allowed and loads them from the file. */
+static void drop_pages(const struct safetensors *s, const char *data, size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     const char *map = s->map;
@@ -331,12 +336,13 @@ static void forget(const struct safetensors *s, const char *data, size_t bytes)
     if (first < end) (void)madvise((char *)s->map + first, end - first, MADV_DONTNEED);
 }
 
-void safetensors_forget(const struct safetensors *s, const struct tensor *t)
+void safetensors_drop(const struct safetensors *s, const struct tensor *t)
 {
-    forget(s, t->data, t->bytes);
+    drop_pages(s, t->data, t->bytes);
 }
 
-/* Files written elsewhere carry no CRC and are taken as they are. */
+/* Checks that __metadata__ is a map of strings, and the CRC of the data where there is one: files
+ * written by other programs have none. */
 static enum heed_status check_metadata(const struct safetensors *s, const char *path,
                                        struct heed_error *err)
 {
@@ -362,7 +368,7 @@ static enum heed_status check_metadata(const struct safetensors *s, const char *
     for (size_t at = 0, n; at < s->data_len; at += n) {
         n = s->data_len - at < CRC_BYTES ? s->data_len - at : CRC_BYTES;
         crc = crc_add(crc, s->data + at, n);
-        if (s->map_len > KEPT) forget(s, s->data + at, n);
+        if (s->map_len > CACHE_LIMIT) drop_pages(s, s->data + at, n);
     }
     if (crc != strtoul(digits, NULL, 16))
         return error_set(err, HEED_EFORMAT,
@@ -371,14 +377,14 @@ static enum heed_status check_metadata(const struct safetensors *s, const char *
     return HEED_OK;
 }
 
-/* I8 is panels, which are lines. */
+/* I8 tensors may be panels, which kernels read by cache lines. */
 static size_t alignment(enum type type)
 {
     return type == TYPE_I8 ? DATA_ALIGN : type_size(type);
 }
 
-/* Moves every tensor that is not aligned into the arena: foreign headers may have any length, and
- * an odd number of BF16 elements may precede an F32. */
+/* Copies every tensor that is not aligned into the arena. Other programs write headers of any
+ * length, and an odd number of BF16 elements may precede an F32. */
 static void place_unaligned(struct safetensors *s, struct arena *a)
 {
     for (int i = 0; i < s->n; i++) {

@@ -1,9 +1,9 @@
 /*
  * safetensors.h - named tensors in a file: an 8-byte length, a JSON header, the data.
  *
- * Written through file_write (temporary name, fsync, rename), with a CRC-32 of the data in the
- * header's __metadata__. Read by mapping the file after every number in the header was checked
- * against the file.
+ * Files are written through file_write (temporary name, fsync, rename), with a CRC-32 of the data
+ * in the header's __metadata__. Files are mapped, not read, and every number in the header is
+ * checked against the file before a tensor is handed out.
  */
 #ifndef HEED_STORE_SAFETENSORS_H
 #define HEED_STORE_SAFETENSORS_H
@@ -25,14 +25,16 @@ enum heed_status safetensors_write(const char *path, const struct tensor *t, int
                                    struct heed_error *err);
 
 struct safetensors;
+/* Tensors and what they point to are valid until safetensors_free. */
 enum heed_status safetensors_open(struct safetensors **out, const char *path,
                                   struct heed_error *err);
 int safetensors_count(const struct safetensors *s);
+/* Tensors are numbered from 0, in the order of the data. */
 const struct tensor *safetensors_at(const struct safetensors *s, int i);
 /* NULL when there is none of that name. */
 const struct tensor *safetensors_find(const struct safetensors *s, const char *name);
-/* A tensor that was read leaves memory; it may be read again. */
-void safetensors_forget(const struct safetensors *s, const struct tensor *t);
+/* Drops the pages of a tensor from memory; reading it again loads them from the file. */
+void safetensors_drop(const struct safetensors *s, const struct tensor *t);
 void safetensors_free(struct safetensors *s);
 
 #endif
