@@ -8,6 +8,7 @@
  * the whole of k. Which tile a row falls into changes nothing in its own chains of sums, so its
  * bits are its own.
  */
+#include "base/minmax.h"
 #include "ops/cpu/packed.h"
 #include "ops/cpu/vec.h"
 #include "ops/quant.h"
@@ -22,11 +23,6 @@ enum { BLOCK_BYTES = 512 << 10 };
 /* How w and x meet. The last two need an instruction that not every AVX-512 machine has; F32_PAIRS,
  * below, works on all and pays on some. */
 enum how { F32, BF16, I8, F32_PAIRS, BF16_DOT, I8_DOT };
-
-INLINE int int_min(int a, int b)
-{
-    return a < b ? a : b;
-}
 
 /* The i-th vector at p */
 INLINE vi vi_load(const char *p, int i)
