@@ -185,11 +185,11 @@ static struct mat pack_two(struct backend *on, enum type type, struct stored fro
     return mat_make(p, 2 * rows, cols, type);
 }
 
-/* A product with these weights, a bias and ReLU, and embeddings from them. y [n, 2*rows], e [n,
- * cols], on the host. */
-static void packed_use(struct backend *on, enum type type, struct stored from, int n, int rows,
-                       int cols, const float *x, const float *b, const int32_t *id, float *y,
-                       float *e)
+/* A product with these weights, a bias and an activation, and embeddings from them. y [n, 2*rows],
+ * e [n, cols], on the host. */
+static void packed_use(struct backend *on, enum type type, struct stored from,
+                       enum activation_kind kind, int n, int rows, int cols, const float *x,
+                       const float *b, const int32_t *id, float *y, float *e)
 {
     int padded = (n + ROW_PAD - 1) / ROW_PAD * ROW_PAD;
     struct mat w = pack_two(on, type, from, rows, cols);
@@ -199,7 +199,7 @@ static void packed_use(struct backend *on, enum type type, struct stored from, i
     struct mat place = mat_make(put(on, x, (size_t)n * cols * 4), n, cols, TYPE_F32);
     int32_t *ids = put(on, id, n * sizeof *id);
     on->op->upload(on, from_x.p, x, (size_t)n * cols * sizeof *x);
-    on->op->linear(on, to, from_x, w, bias, (struct activation){.kind = ACT_RELU});
+    on->op->linear(on, to, from_x, w, bias, (struct activation){.kind = kind});
     on->op->download(on, y, to.p, (size_t)n * 2 * rows * sizeof *y);
     on->op->embed(on, from_x, ids, ids, w, place, (struct drop){0});
     on->op->download(on, e, from_x.p, (size_t)n * cols * sizeof *e);
@@ -220,7 +220,8 @@ static double farthest(const float *found, const float *want, size_t n)
     return off / fmax(most, 1e-30);
 }
 
-static void packed_check(enum type stored_as, enum type type, int n, int rows, int cols)
+static void packed_check(enum type stored_as, enum type type, enum activation_kind kind, int n,
+                         int rows, int cols)
 {
     float *w = random_floats((size_t)2 * rows * cols, 1), *x = random_floats((size_t)n * cols, 2);
     float *b = random_floats(2 * (size_t)rows, 3), *scale;
@@ -231,15 +232,15 @@ static void packed_check(enum type stored_as, enum type type, int n, int rows, i
     int most = n < 2 * rows ? n : 2 * rows;
     for (int i = 0; i < n; i++) id[i] = (int32_t)random_below(&seed, most);
     struct stored from = store(stored_as, w, 2 * rows, cols, &scale);
-    packed_use(ref, type, from, n, rows, cols, x, b, id, y[0], e[0]);
-    packed_use(be, type, from, n, rows, cols, x, b, id, y[1], e[1]);
+    packed_use(ref, type, from, kind, n, rows, cols, x, b, id, y[0], e[0]);
+    packed_use(be, type, from, kind, n, rows, cols, x, b, id, y[1], e[1]);
     double off_y = farthest(y[1], y[0], ny), off_e = farthest(e[1], e[0], ne);
-    printf("packed %s from %s, [%d, %d, %d]: linear off by %.2g, embed by %.2g\n",
+    printf("packed %s from %s, activation %d, [%d, %d, %d]: linear off by %.2g, embed by %.2g\n",
            packed_name[type - TYPE_PACKED_F32],
            stored_as == TYPE_F32    ? "f32"
            : stored_as == TYPE_BF16 ? "bf16"
                                     : "int8",
-           n, cols, 2 * rows, off_y, off_e);
+           kind, n, cols, 2 * rows, off_y, off_e);
     assert_true(off_y <= 1e-5 && off_e <= 1e-6);
     if (stored_as != TYPE_F32) free((void *)from.v);
     free(scale), free(w), free(x), free(b), free(id);
@@ -255,7 +256,9 @@ static void test_packed(void **state)
     for (enum type type = TYPE_PACKED_F32; type <= TYPE_PACKED_I8; type++)
         for (int k = 0; k < 3; k++)
             for (int s = 0; s < 6; s++)
-                packed_check(stored_as[k], type, shape[s][0], shape[s][1], shape[s][2]);
+                for (int kind = 0; kind < ACT_KINDS; kind++)
+                    packed_check(stored_as[k], type, (enum activation_kind)kind, shape[s][0],
+                                 shape[s][1], shape[s][2]);
 }
 
 /* ---- frequent ids ---- */

@@ -10,6 +10,7 @@
  */
 #include <math.h>
 
+#include "model/config.h"
 #include "toy.h"
 
 static const int src_len[] = {4, 1, 7, 3}, tgt_len[] = {3, 5, 1, 6};
@@ -37,12 +38,11 @@ static void zero_grad(struct toy *t)
     memset(t->run->grad.p, 0, t->p->n * sizeof(double));
 }
 
-static void test_finite_differences(void **state)
+static void check_finite_differences(const struct heed_config *config)
 {
-    (void)state;
     struct toy t;
     struct toy_batch b;
-    toy_open(&t, "ref", &toy_config, precision_f64, true);
+    toy_open(&t, "ref", config, precision_f64, true);
     toy_batch(&b, N, src_len, tgt_len, toy_config.vocab_size, 3);
     zero_grad(&t);
     loss_of(&t, &b, with_dropout);
@@ -59,8 +59,20 @@ static void test_finite_differences(void **state)
         double want = (up - down) / (2 * eps);
         worst = worse(worst, fabs(want - g[i]) / fmax(1, fabs(want)));
     }
-    if (!(worst < 1e-6)) fail_msg("worst gradient error %g over %zu parameters", worst, t.p->n);
+    if (!(worst < 1e-6))
+        fail_msg("activation %s: worst gradient error %g over %zu parameters",
+                 config_activation_name(config), worst, t.p->n);
     toy_close(&t);
+}
+
+static void test_finite_differences(void **state)
+{
+    (void)state;
+    struct heed_config c = toy_config;
+    for (int kind = 0; kind < ACT_KINDS - ACT_RELU; kind++) {
+        c.activation = (enum heed_activation)kind;
+        check_finite_differences(&c);
+    }
 }
 
 static void test_backward_twice(void **state)

@@ -53,8 +53,7 @@ static void call_embed_bwd(struct backend *be, const struct trial *t, const stru
 
 static struct activation activation_of(const struct trial *t, struct mat z)
 {
-    return (struct activation){
-        .kind = t->flags & ACTIVE ? t->op->activation : ACT_NONE, .z = z, .drop = t->drop};
+    return (struct activation){.kind = t->activation, .z = z, .drop = t->drop};
 }
 
 static void plan_linear(struct trial *t)
@@ -81,7 +80,7 @@ static void plan_linear_bwd(struct trial *t)
     act(t, IN, "dy", t->rows, t->out, t->act);
     act(t, IN, "x", t->rows, t->cols, t->act);
     par(t, IN, "w", t->out, t->cols, t->act);
-    bool keep = t->flags & KEEP || (t->flags & ACTIVE && activation_needs_z(t->op->activation));
+    bool keep = t->flags & KEEP || activation_needs_z(t->activation);
     keep ? slot_add(t, IN, "z", t->rows, t->cols, t->act, true, -4, 4) : absent(t);
 }
 /* Without z x is as linear leaves it: what is zero in it agrees with the mask. With z the x of a
@@ -92,7 +91,7 @@ static void prepare_linear_bwd(struct backend *ref, const struct trial *t, const
     if (m[6].p) return;
     for (int i = 0; i < m[4].rows; i++)
         for (int c = 0; c < m[4].cols; c++) {
-            double z = number(m[4], i, c), y = t->flags & ACTIVE && z < 0 ? 0 : z;
+            double z = number(m[4], i, c), y = t->activation == ACT_RELU && z < 0 ? 0 : z;
             number_set(m[4], i, c, y * (double)drop_factor(drop_row(t->drop, i), c));
         }
 }
@@ -381,15 +380,14 @@ static const int large_vectors[][3] = {{1, 1000003}, {1, 4000000}, {-1}};
 static const struct op_case cases[] = {
     {"embed", plan_embed, call_embed, grid, large_grid, .flags = DROP | VIEW},
     {"linear", plan_linear, call_linear, products, large_products,
-     .flags = DROP | VIEW | ACTIVE | BIAS | KEEP, .activation = ACT_RELU},
+     .flags = DROP | VIEW | ACTIVE | BIAS | KEEP},
     {"attend", plan_attend, call_attend, attentions, large_attentions,
      .flags = DROP | VIEW | CAUSAL | CROSS},
     {"add_norm", plan_add_norm, call_add_norm, grid, large_grid,
      .flags = DROP | VIEW | KEEP | ALIAS},
     {"embed_bwd", plan_embed_bwd, call_embed_bwd, grid, large_grid, .flags = DROP | VIEW},
     {"linear_bwd", plan_linear_bwd, call_linear_bwd, products, large_products,
-     .flags = DROP | VIEW | ACTIVE | BIAS | KEEP, .activation = ACT_RELU,
-     .prepare = prepare_linear_bwd},
+     .flags = DROP | VIEW | ACTIVE | BIAS | KEEP, .prepare = prepare_linear_bwd},
     {"linear_bwd", plan_linear_bwd, call_linear_bwd, products, large_products,
      .flags = VIEW | BETA | NODX}, /* where nothing else is done to dx */
     {"bias_bwd", plan_bias_bwd, call_bias_bwd, grid, large_grid, .flags = VIEW},
@@ -421,7 +419,15 @@ static void try(const struct op_test *test, const int *shape, enum type type, un
                       .out = shape[2],
                       .flags = flags,
                       .act = type};
-    trial_run(test->backends, &t);
+    if (!(flags & ACTIVE)) {
+        trial_run(test->backends, &t);
+        return;
+    }
+    for (int kind = ACT_NONE + 1; kind < ACT_KINDS; kind++) {
+        struct trial active = t;
+        active.activation = (enum activation_kind)kind;
+        trial_run(test->backends, &active);
+    }
 }
 
 /* All trials of a shape; how many failed, which only on a device can be any. */
@@ -469,10 +475,17 @@ static void test_op(void **state)
 static const int src_len[] = {4, 1, 7, 3}, tgt_len[] = {3, 5, 1, 6};
 enum { N = 4 };
 
-/* With dropout: the masks too must be the same. */
-static void test_model_as_reference(void **state)
+/* The toy configuration with each activation in turn; false: there are no more. */
+static bool next_activation(struct heed_config *c, int kind)
 {
-    (void)state;
+    *c = toy_config;
+    c->activation = (enum heed_activation)kind;
+    return kind < ACT_KINDS - ACT_RELU;
+}
+
+/* With dropout: the masks too must be the same. */
+static void check_model_as_reference(const struct heed_config *config)
+{
     const char *const device[2] = {"ref", device_or_cpu()};
     const struct loss_options o = {
         .label_smoothing = 0.1f, .backward = true, .dropout = true, .seed = 42};
@@ -482,7 +495,7 @@ static void test_model_as_reference(void **state)
     struct loss loss[2] = {0};
     toy_batch(&b, N, src_len, tgt_len, toy_config.vocab_size, 3);
     for (int i = 0; i < 2; i++) {
-        toy_open(&t[i], device[i], &toy_config, precision_f32, true);
+        toy_open(&t[i], device[i], config, precision_f32, true);
         assert_int_equal(run_loss(t[i].run, &b.packed, &o, &loss[i], &err), HEED_OK);
     }
     assert_true(fabs(loss[1].smoothed - loss[0].smoothed) <= 1e-6 * loss[0].smoothed);
@@ -497,6 +510,13 @@ static void test_model_as_reference(void **state)
             fail_msg("gradient %zu is %.9g, expected %.9g", i, (double)found[i], (double)want[i]);
     free(found);
     for (int i = 0; i < 2; i++) toy_close(&t[i]);
+}
+
+static void test_model_as_reference(void **state)
+{
+    (void)state;
+    struct heed_config c;
+    for (int kind = 0; next_activation(&c, kind); kind++) check_model_as_reference(&c);
 }
 
 enum { TOP = 3, LENGTH = 6 };
@@ -544,7 +564,7 @@ static void greedy(struct toy *t, const struct toy_batch *b, int32_t fed[N][LENG
 
 /* What a step found must be, bit for bit, what the whole target at once gives. On a device it is
  * near: there products of few rows and of many are not summed in the same order. */
-static void test_cached_is_recomputed(void **state)
+static void check_cached_is_recomputed(const char *device, const struct heed_config *config)
 {
     struct heed_error err = {0};
     static const int full[N] = {LENGTH, LENGTH, LENGTH, LENGTH};
@@ -553,7 +573,7 @@ static void test_cached_is_recomputed(void **state)
     struct toy_batch b;
     int32_t fed[N][LENGTH], id[LENGTH][N][TOP], want_id[N * LENGTH][TOP];
     float score[LENGTH][N][TOP], want_score[N * LENGTH][TOP], logits[N * LENGTH * V];
-    toy_open(&t, *state, &toy_config, precision_f32, false);
+    toy_open(&t, device, config, precision_f32, false);
     toy_batch(&b, N, src_len, full, V, 3);
     greedy(&t, &b, fed, id, score);
     memcpy(b.tgt_in, fed, sizeof fed);
@@ -573,6 +593,12 @@ static void test_cached_is_recomputed(void **state)
             }
         }
     toy_close(&t);
+}
+
+static void test_cached_is_recomputed(void **state)
+{
+    struct heed_config c;
+    for (int kind = 0; next_activation(&c, kind); kind++) check_cached_is_recomputed(*state, &c);
 }
 
 /* Given a name, or a pattern: that test alone. What one op does to a device then spoils no other.

@@ -30,7 +30,7 @@
 enum flag {
     DROP = 1,    /* dropout on */
     VIEW = 2,    /* activations are columns of a wider matrix */
-    ACTIVE = 4,  /* linear has the activation of the case */
+    ACTIVE = 4,  /* linear has an activation: ops with this flag are tried with every kind */
     BIAS = 8,    /* a bias in linear, and in backward its gradient */
     BETA = 16,   /* dx is added to; without: written over NaNs */
     NODX = 32,   /* linear_bwd without dx */
@@ -72,7 +72,8 @@ struct trial {
     struct tally *tally; /* NULL: the first complaint ends the test */
     int rows, cols, out; /* shape; what the last two are is the op's business */
     unsigned flags;
-    enum type act; /* activations, and matrices of products */
+    enum activation_kind activation; /* with ACTIVE; else ACT_NONE */
+    enum type act;                   /* activations, and matrices of products */
     struct drop drop;
     uint64_t random;
     struct seqs seqs; /* without its pointers */
@@ -96,7 +97,6 @@ struct op_case {
     const int (*shape)[3]; /* ends with rows < 0 */
     const int (*large)[3]; /* for devices: tried with all flags but VIEW, and with none */
     unsigned flags;        /* every subset is tried */
-    enum activation_kind activation;
     void (*prepare)(struct backend *ref, const struct trial *t, const struct mat *m);
 };
 
@@ -299,8 +299,9 @@ static void backends_close(struct backends *b)
 
 static void describe(struct trial *t, const char *isa, int threads)
 {
-    snprintf(t->what, sizeof t->what, "%s [%d, %d, %d] %s, flags %#x, %s, %d threads", t->op->name,
-             t->rows, t->cols, t->out, t->act == TYPE_BF16 ? "bf16" : "f32", t->flags, isa,
+    snprintf(t->what, sizeof t->what,
+             "%s [%d, %d, %d] %s, flags %#x, activation %d, %s, %d threads", t->op->name, t->rows,
+             t->cols, t->out, t->act == TYPE_BF16 ? "bf16" : "f32", t->flags, t->activation, isa,
              threads);
 }
 
