@@ -126,8 +126,11 @@ HEED_API enum heed_status heed_decode(const struct heed_tokenizer *t, const int3
 /* ---- configuration of the model: paper section 3, table 3 ---- */
 
 /* Kinds. The first of each is the paper's. */
-enum heed_norm { HEED_NORM_POST };             /* "post": norm(x + sublayer(x)) */
-enum heed_activation { HEED_ACTIVATION_RELU }; /* "relu": max(0, z) */
+enum heed_norm { HEED_NORM_POST }; /* "post": norm(x + sublayer(x)) */
+enum heed_activation {
+    HEED_ACTIVATION_RELU, /* "relu": max(0, z) */
+    HEED_ACTIVATION_GELU  /* "gelu": z times the normal distribution function of z */
+};
 enum heed_position { HEED_POSITION_SINUSOID }; /* "sinusoid": paper 3.5 */
 
 struct heed_config {

@@ -258,11 +258,13 @@ static void columns_case(const struct setting *s)
 
 static double value(enum activation_kind f, double z)
 {
+    if (f == ACT_GELU) return z / 2 * (1 + erf(z * sqrt(0.5)));
     return f == ACT_RELU ? fmax(z, 0) : z;
 }
 
 static double derivative(enum activation_kind f, double z)
 {
+    if (f == ACT_GELU) return (value(f, z + 1e-5) - value(f, z - 1e-5)) / 2e-5;
     return f == ACT_RELU ? z > 0 : 1;
 }
 

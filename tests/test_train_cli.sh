@@ -86,6 +86,16 @@ accepts $go_on $valid --steps 6 --save-every 1 --keep 3 --valid-every 3 --patien
 accepts $train $text --steps 6 --out "$dir/whole"
 same "$run/model.safetensors" "$dir/whole/model.safetensors"
 
+# ---- another activation: trained, resumed and translated with ----
+
+accepts $train $text --activation gelu --steps 2 --save-every 1 --out "$dir/gelu"
+accepts $train $text --activation gelu --steps 4 --out "$dir/gelu" --resume
+refuses 1 "activation is gelu, expected relu" $train $text --activation relu --steps 6 --out "$dir/gelu" --resume
+accepts $train $text --activation gelu --steps 4 --out "$dir/gelu4"
+same "$dir/gelu/model.safetensors" "$dir/gelu4/model.safetensors"
+cmp -s "$dir/gelu/model.safetensors" "$dir/run/model.safetensors" && fail "gelu trains like relu"
+for weights in f32 bf16 int8; do accepts translate --model "$dir/gelu" --weights $weights a; done
+
 # ---- config.json of format 1: without a format number and without kinds ----
 
 grep -q '"format": 2' "$run/config.json" || fail "config.json names no format"

@@ -27,6 +27,7 @@ static const char *const NORM[] = {
 };
 static const char *const ACTIVATION[] = {
     [HEED_ACTIVATION_RELU] = "relu",
+    [HEED_ACTIVATION_GELU] = "gelu",
     NULL,
 };
 static const char *const POSITION[] = {

@@ -105,7 +105,7 @@ struct drop {
 };
 
 /* The identity, then the kinds of enum heed_activation in its order. */
-enum activation_kind { ACT_NONE, ACT_RELU, ACT_KINDS };
+enum activation_kind { ACT_NONE, ACT_RELU, ACT_GELU, ACT_KINDS };
 
 /* Whether backward needs the input z of the activation. ReLU shows what it did in its output: what
  * is above 0 there was above 0 before and was not dropped. */

@@ -169,11 +169,19 @@ static void ref_embed_bwd(struct backend *be, struct mat de, const int32_t *id, 
 
 /* ---- activations ---- */
 
+/* (1 + erf(z / sqrt(2))) / 2 without the cancellation below 0 */
+static double normal_distribution(double z)
+{
+    return erfc(-z / sqrt(2)) / 2;
+}
+
 static double activation_value(enum activation_kind kind, double z)
 {
     switch (kind) {
     case ACT_RELU:
         return z < 0 ? 0 : z;
+    case ACT_GELU:
+        return z * normal_distribution(z);
     default:
         return z;
     }
@@ -184,6 +192,8 @@ static double activation_derivative(enum activation_kind kind, double z)
     switch (kind) {
     case ACT_RELU:
         return z > 0 ? 1 : 0;
+    case ACT_GELU:
+        return normal_distribution(z) + z * exp(-z * z / 2) / sqrt(2 * acos(-1));
     default:
         return 1;
     }
