@@ -223,7 +223,7 @@ done
 
 # ---- models that cannot be averaged or made smaller ----
 
-small="$dir/small/model.safetensors: tensor embed.weight is I8, expected F32: only weights in F32 can be averaged"
+small="$dir/small/model.safetensors: tensor embed.weight is I8, expected F32"
 refuses 1 "$small" average --out "$dir/wrong" "$dir/small"
 refuses 1 "$small" average --out "$dir/wrong" "$dir/mean" "$dir/small"
 cp -r "$dir/mean" "$dir/odd"
@@ -238,9 +238,10 @@ refuses 1 "$dir/odd/vocab.model has 290 pieces, expected 300" average --out "$di
 refuses 1 "$dir/odd/vocab.model has 290 pieces, expected 300" quantize --out "$dir/wrong" "$dir/odd"
 cp "$dir/vocab" "$dir/odd/vocab.model"
 sed -i 's/"d_ff": 16/"d_ff": 32/' "$dir/odd/config.json"
-refuses 1 "$dir/odd/model.safetensors holds 9[0-9]* parameters, expected 1[0-9]* by config.json" \
-    average --out "$dir/wrong" "$dir/odd"
-refuses 1 "by config.json" quantize --out "$dir/wrong" "$dir/odd"
+for command in average quantize; do
+    refuses 1 "$dir/odd/model.safetensors: tensor encoder.layers.0.ff.fc1.weight has shape .*, expected .* by config.json" \
+        $command --out "$dir/wrong" "$dir/odd"
+done
 [ ! -e "$dir/wrong" ] || fail "a model that was refused left a directory"
 
 # ---- options without an effect ----

@@ -45,7 +45,7 @@ large=$(wc -c <"$dir/model/model.safetensors") small=$(wc -c <"$dir/int8/model.s
 # (the header with the tensors' names weighs something in so small a model)
 [ $((small * 5)) -lt $((large * 2)) ] || fail "quantize: $small bytes of $large are not small"
 "$heed" quantize --out "$dir/again" "$dir/int8" 2>"$dir/err" && fail "quantize: int8 twice"
-grep -q "embed.weight is I8, expected F32: only weights in F32 can be quantized" "$dir/err" ||
+grep -q "embed.weight is I8, expected F32" "$dir/err" ||
     fail "quantize: $(cat "$dir/err")"
 
 # ---- scoring what was found gives the score it had ----

@@ -164,7 +164,7 @@ static enum heed_status write_file(const char *dir, const char *name, const char
     return s ? s : file_write(path, &(struct file_part){data, len}, 1, err);
 }
 
-enum heed_status directory_write(const char *dir, const struct heed_config *c,
+enum heed_status directory_begin(const char *dir, const struct heed_config *c,
                                  const struct heed_tokenizer *t, struct heed_error *err)
 {
     size_t len;
@@ -177,6 +177,18 @@ enum heed_status directory_write(const char *dir, const struct heed_config *c,
     free(json);
     return s;
 }
+
+enum heed_status directory_save(const char *dir, struct parameters *p,
+                                const struct heed_tokenizer *t, struct heed_error *err)
+{
+    char path[FILE_PATH_MAX];
+    enum heed_status s = directory_begin(dir, &p->config, t, err);
+    if (!s) s = directory_weights(path, dir, err);
+    if (!s) s = weights_save(p, &(struct flat){"", p->master}, 1, path, err);
+    return s;
+}
+
+/* ---- outputs that are refused ---- */
 
 static bool has(const char *dir, const char *name)
 {

@@ -43,8 +43,11 @@ enum heed_status directory_weights(char path[FILE_PATH_MAX], const char *dir,
                                    struct heed_error *err);
 /* Writes configuration and vocabulary to dir, which is made when it is missing. Each file is whole
  * or as it was before. Weights come last, so that a new directory that has them is complete. */
-enum heed_status directory_write(const char *dir, const struct heed_config *c,
+enum heed_status directory_begin(const char *dir, const struct heed_config *c,
                                  const struct heed_tokenizer *t, struct heed_error *err);
+/* Writes a whole model to dir: directory_begin, then the master of p as weights. */
+enum heed_status directory_save(const char *dir, struct parameters *p,
+                                const struct heed_tokenizer *t, struct heed_error *err);
 
 /* HEED_EARG where a model made from those in dirs[n] must not be written to out: out is one of
  * them, or the directory of a training run, of its checkpoints or of its best weights. */

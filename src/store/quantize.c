@@ -1,6 +1,6 @@
 /*
  * quantize.c - a model directory with smaller weights: matrices in bf16, or in int8 with a scale
- * for each row, as the CPU backend packs them.
+ * for each row, in the layout of the CPU backend (ops/panels.h).
  */
 #include <stdlib.h>
 
@@ -9,21 +9,8 @@
 #include "store/directory.h"
 #include "store/weights.h"
 
-static enum heed_status check_f32(const struct safetensors *file, const char *path,
-                                  struct heed_error *err)
-{
-    for (int i = 0; i < safetensors_count(file); i++) {
-        const struct tensor *t = safetensors_at(file, i);
-        if (t->type != TYPE_F32)
-            return error_set(err, HEED_EFORMAT,
-                             "%s: tensor %.80s is %s, expected F32: only weights in F32 can be "
-                             "quantized",
-                             path, t->name, tensor_dtype(t->type));
-    }
-    return HEED_OK;
-}
-
-/* Biases and norms stay as they are. */
+/* Writes the tensors of an f32 file with the matrices rounded to bf16; biases and norms stay f32.
+ */
 static enum heed_status write_bf16(const char *path, const struct safetensors *file,
                                    struct heed_error *err)
 {
@@ -60,18 +47,19 @@ enum heed_status heed_quantize(const char *dir, enum heed_weights weights, const
     enum type type = int8 ? TYPE_PACKED_I8 : TYPE_PACKED_BF16;
     if (!dir || !out) return error_null(err, dir ? "out" : "dir");
     if (weights != HEED_WEIGHTS_BF16 && !int8)
-        return error_set(err, HEED_EARG, "weights are neither bf16 nor int8");
+        return error_set(err, HEED_EARG, "weights are %d, expected %d (bf16) or %d (int8)", weights,
+                         HEED_WEIGHTS_BF16, HEED_WEIGHTS_INT8);
     enum heed_status st = directory_check_out(&dir, 1, out, err);
     if (!st) st = directory_weights(from, dir, err);
     if (!st) st = directory_weights(to, out, err);
     if (!st) st = directory_read(&config, &t, dir, err);
     if (!st) st = safetensors_open(&file, from, err);
-    if (!st) st = check_f32(file, from, err);
+    if (!st) st = weights_check_types(file, TYPE_F32, from, err);
     if (!st) st = backend_open(&be, "cpu", 0, err);
     /* The model is opened as it will be read, also for bf16: what cannot be used is refused before
      * anything is written. */
     if (!st) st = weights_open_packed(&p, be, &config, type, from, err);
-    if (!st) st = directory_write(out, &config, t, err);
+    if (!st) st = directory_begin(out, &config, t, err);
     if (!st) st = int8 ? weights_save_packed(p, to, err) : write_bf16(to, file, err);
     parameters_free(p);
     if (be) be->op->close(be);

@@ -77,6 +77,18 @@ static bool all_finite(const struct tensor *t)
     return good;
 }
 
+enum heed_status weights_check_types(const struct safetensors *file, enum type type,
+                                     const char *path, struct heed_error *err)
+{
+    for (int i = 0; i < safetensors_count(file); i++) {
+        const struct tensor *t = safetensors_at(file, i);
+        if (t->type != type)
+            return error_set(err, HEED_EFORMAT, "%s: tensor %.80s is %s, expected %s", path,
+                             t->name, tensor_dtype(t->type), tensor_dtype(type));
+    }
+    return HEED_OK;
+}
+
 /* "[7]" or "[7, 5]" */
 static void shape_format(char out[64], int dims, int64_t rows, int64_t cols)
 {
@@ -122,7 +134,7 @@ static enum heed_status check_file(const struct safetensors *file, enum type typ
                                    const struct parameter *list, int n, const char *path,
                                    struct heed_error *err)
 {
-    enum heed_status s = HEED_OK;
+    enum heed_status s = weights_check_types(file, type, path, err);
     for (int a = 0; a < arrays; a++)
         for (int i = 0; i < n && !s; i++) {
             file_name name;

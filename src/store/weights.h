@@ -35,6 +35,9 @@ enum heed_status weights_save_packed(struct parameters *p, const char *path,
 
 /* The list of tensors, malloced; *n is set. */
 struct parameter *weights_list(struct parameters *p, int *n, struct heed_error *err);
+/* HEED_EFORMAT naming the first tensor of the file that has another element type. */
+enum heed_status weights_check_types(const struct safetensors *file, enum type type,
+                                     const char *path, struct heed_error *err);
 /* Whether t, called name in the file at path, is a tensor of this shape and type whose elements are
  * all finite. */
 enum heed_status weights_check(const struct tensor *t, const struct parameter *want, enum type type,

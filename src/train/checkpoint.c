@@ -28,29 +28,11 @@ static enum heed_status step_dir(char *dir, const char *out, int64_t step, const
 
 /* ---- a model directory ---- */
 
-/* Configuration and vocabulary. */
-static enum heed_status write_shape(const struct checkpoint *c, const char *dir,
-                                    struct heed_error *err)
-{
-    return directory_write(dir, &c->p->config, c->tokenizer, err);
-}
-
-static enum heed_status write_weights(const struct checkpoint *c, const char *dir,
-                                      struct heed_error *err)
-{
-    char path[FILE_PATH_MAX];
-    enum heed_status s = directory_weights(path, dir, err);
-    if (!s) s = weights_save(c->p, &(struct flat){"", c->p->master}, 1, path, err);
-    return s;
-}
-
 enum heed_status checkpoint_best(const struct checkpoint *c, struct heed_error *err)
 {
     char dir[FILE_PATH_MAX];
     enum heed_status s = file_join(dir, sizeof dir, c->out, "best", err);
-    if (!s) s = write_shape(c, dir, err);
-    if (!s) s = write_weights(c, dir, err);
-    return s;
+    return s ? s : directory_save(dir, c->p, c->tokenizer, err);
 }
 
 /* Makes OUT/model.safetensors a hard link to the checkpoint's file. Where the file system has no
@@ -60,13 +42,13 @@ enum heed_status checkpoint_publish(const struct checkpoint *c, int64_t step,
 {
     char dir[FILE_PATH_MAX], from[FILE_PATH_MAX], to[FILE_PATH_MAX], tmp[FILE_PATH_MAX + 8];
     enum heed_status s = step_dir(dir, c->out, step, "", err);
-    if (!s) s = write_shape(c, c->out, err);
+    if (!s) s = directory_begin(c->out, &c->p->config, c->tokenizer, err);
     if (!s) s = directory_weights(from, dir, err);
     if (!s) s = directory_weights(to, c->out, err);
     if (s) return s;
     snprintf(tmp, sizeof tmp, "%s.tmp", to);
     unlink(tmp);
-    if (link(from, tmp)) return write_weights(c, c->out, err);
+    if (link(from, tmp)) return directory_save(c->out, c->p, c->tokenizer, err);
     if (rename(tmp, to)) return error_errno(err, "cannot rename %s to %s", tmp, to);
     return file_sync_dir(c->out, err);
 }
@@ -206,8 +188,7 @@ enum heed_status checkpoint_save(const struct checkpoint *c, const struct progre
     if (!s) s = file_join(parent, sizeof parent, c->out, "checkpoints", err);
     if (s) return s;
     s = file_remove_dir(tmp, err);
-    if (!s) s = write_shape(c, tmp, err);
-    if (!s) s = write_weights(c, tmp, err);
+    if (!s) s = directory_save(tmp, c->p, c->tokenizer, err);
     if (!s) s = write_moments(c, tmp, err);
     if (!s) s = write_record(p, tmp, err);
     if (!s && rename(tmp, dir)) s = error_errno(err, "cannot rename %s to %s", tmp, dir);
