@@ -1,9 +1,9 @@
 /*
- * device.h - which device the tests are about: the CPU, or the one that HEED_TEST_DEVICE names.
- * "cpu:avx2" and its like are the CPU, held to less than it has.
+ * device.h - the device that a test runs on: the CPU, or the device that HEED_TEST_DEVICE names.
+ * "cpu:avx2" and the like are the CPU, limited to that instruction set.
  *
- * With a device that is not the CPU a test goes on after a failure and says how near the others
- * were: to be run where time is dear.
+ * On a device other than the CPU a test goes on after a failure and prints how near the other
+ * results were, so that one run on a borrowed machine shows as much as possible.
  */
 #ifndef HEED_TESTS_DEVICE_H
 #define HEED_TESTS_DEVICE_H
@@ -13,16 +13,16 @@
 
 #include "ops/ops.h"
 
-enum { SKIPPED = 77 }; /* exit status, as CMakeLists.txt says */
+enum { SKIPPED = 77 }; /* exit status of a test that is skipped; see CMakeLists.txt */
 
-/* The CPU, or as much of it as HEED_TEST_DEVICE asks for */
+/* "cpu", or the instruction set that HEED_TEST_DEVICE limits it to */
 static inline const char *device_cpu(void)
 {
     const char *name = getenv("HEED_TEST_DEVICE");
     return name && !strncmp(name, "cpu", strlen("cpu")) ? name : "cpu";
 }
 
-/* NULL: the backends of this machine's processor */
+/* The device other than the CPU that is tested; NULL: the CPU is */
 static inline const char *device_named(void)
 {
     const char *name = getenv("HEED_TEST_DEVICE");
@@ -34,13 +34,14 @@ static inline const char *device_or_cpu(void)
     return device_named() ? device_named() : device_cpu();
 }
 
-/* The second under HEED_TEST_FEW, for tools that make each launch of a kernel slow. */
+/* How many trials to make: `enough`, or `fewer` where HEED_TEST_FEW is set, for tools that make
+ * each launch of a kernel slow. */
 static inline int few(int enough, int fewer)
 {
     return getenv("HEED_TEST_FEW") ? fewer : enough;
 }
 
-/* Ends the program where the device is not there. Before anything else. */
+/* Ends the program as skipped where there is no such device. A test calls this first. */
 static inline void device_or_skip(void)
 {
     struct heed_error err = {0};

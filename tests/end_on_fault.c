@@ -1,5 +1,5 @@
 /*
- * end_on_fault.c - a fault ends a test program at once; linked into every one of them.
+ * end_on_fault.c - makes a fault end a test program at once; linked into all of them.
  *
  * While a test runs, cmocka catches faults (SIGSEGV, SIGILL and their kind) and jumps back to its
  * main loop. When the fault is inside an OpenMP region, in a worker thread or in the thread that
@@ -32,8 +32,9 @@ static const struct fault *fault_find(int number)
     return NULL;
 }
 
-/* Says what happened. The handler is used once: where the instruction that faulted is run again on
- * return, and in any case by raise(), the default action ends the process. */
+/* Prints the name of the signal. The handler is installed for one use: on return the instruction
+ * that faulted runs again, and the default action ends the process. raise() also ends it where the
+ * signal was sent and no instruction faulted. */
 static void tell(int number)
 {
     const char *text = fault_find(number)->text;
@@ -42,7 +43,7 @@ static void tell(int number)
     raise(number);
 }
 
-/* A sanitizer that was there first keeps its own handlers, which tell more. */
+/* The handlers of a sanitizer, which were installed before, are kept, because they print more. */
 __attribute__((constructor)) static void faults_end_the_program(void)
 {
     for (int i = 0; i < FAULTS; i++) {
@@ -53,7 +54,7 @@ __attribute__((constructor)) static void faults_end_the_program(void)
     }
 }
 
-/* As the C library's, but for faults, where it changes nothing. */
+/* Like the C library's, except that it ignores requests for the signals of faults. */
 __attribute__((visibility("default"))) void (*signal(int number, void (*handler)(int)))(int)
 {
     struct sigaction old, now = {.sa_handler = handler, .sa_flags = SA_RESTART};

@@ -1,6 +1,6 @@
 /*
- * fuzz.h - what the fuzzers share: a file in memory, what every failing call owes its caller, and
- * seeds and words written when a fuzzer starts.
+ * fuzz.h - shared by the fuzzers: a file in memory, the check of every failing call, and the seeds
+ * and the dictionary that a fuzzer writes when it starts.
  *
  * A fuzzer keeps its corpus in PROGRAM.corpus beside the program. Its own seeds are put there at
  * each start, so no corpus has to be kept in the repository, and a second run goes on from the
@@ -24,9 +24,9 @@
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed);
-size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most); /* libFuzzer's own */
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most); /* defined by libFuzzer */
 
-/* A finding that no sanitizer sees. */
+/* Ends the program for a finding that no sanitizer reports. */
 static inline void must(bool good, const char *what)
 {
     if (good) return;
@@ -34,8 +34,8 @@ static inline void must(bool good, const char *what)
     abort();
 }
 
-/* What a failing call owes: its status in the error as well, and one sentence, which begins with
- * what it is about and has no line end or other control character. */
+/* Checks what a failing call returned: the same status in the error, and one sentence that begins
+ * with the name of the file and has no control characters, such as line ends. */
 static inline void must_explain(enum heed_status status, const struct heed_error *err)
 {
     must(status != HEED_OK && err->status == status, "the error has the status of the call");
@@ -51,7 +51,7 @@ struct fuzz_file {
     char path[40];
 };
 
-/* The file holds these bytes alone from now on. */
+/* Replaces the content of the file. */
 static inline const char *fuzz_file_put(struct fuzz_file *f, const void *data, size_t size)
 {
     if (!f->fd) {
@@ -63,8 +63,8 @@ static inline const char *fuzz_file_put(struct fuzz_file *f, const void *data, s
     return f->path;
 }
 
-/* The number that the next open file would have: the same before and after, or one was left open.
- */
+/* The descriptor that the next open file would get. If it differs before and after a call, a file
+ * was left open. */
 static inline int fuzz_next_fd(void)
 {
     int fd = dup(STDERR_FILENO);
@@ -83,7 +83,7 @@ static inline void fuzz_write(const char *path, const void *data, size_t size)
 
 static char fuzz_corpus[PATH_MAX];
 
-/* A seed by a name of its own. */
+/* Writes a seed under a name of its own. */
 static inline void fuzz_seed(const char *name, const void *data, size_t size)
 {
     char path[PATH_MAX + 64];
@@ -91,7 +91,7 @@ static inline void fuzz_seed(const char *name, const void *data, size_t size)
     fuzz_write(path, data, size);
 }
 
-/* Words for libFuzzer to put in, as a file of its format. */
+/* Writes the words as a dictionary of libFuzzer. */
 static inline void fuzz_words(const char *path, const char *const *word)
 {
     FILE *f = fopen(path, "w");
@@ -104,8 +104,9 @@ static inline void fuzz_words(const char *path, const char *const *word)
     if (fclose(f) != 0) abort();
 }
 
-/* Adds the corpus, the words (NULL: none) and the limits to the command line; false: files were
- * named, which are to be run once each and nothing else. Call first, then fuzz_seed. */
+/* Adds the corpus, the dictionary (words, or NULL) and the limits to the command line. Returns
+ * false where the user has named files, which are run once each and nothing else. Call this first,
+ * then fuzz_seed. */
 static inline bool fuzz_begin(int *argc, char ***argv, const char *const *word)
 {
     static char dictionary[PATH_MAX + 8], *args[64];
@@ -129,7 +130,7 @@ static inline bool fuzz_begin(int *argc, char ***argv, const char *const *word)
 
 /* ---- a vocabulary ---- */
 
-/* As heed trains them, with two tags. */
+/* A vocabulary as heed trains them, with two tags. */
 static inline struct heed_tokenizer *fuzz_tokenizer(void)
 {
     static const char text[] =

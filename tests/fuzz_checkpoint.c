@@ -1,6 +1,6 @@
 /*
- * fuzz_checkpoint.c - libFuzzer entry: any bytes as one file of a checkpoint, of a run that is then
- * resumed for a step.
+ * fuzz_checkpoint.c - libFuzzer entry: any bytes as one file of a checkpoint; the run is then
+ * resumed for one step.
  *
  * The first byte chooses the file, the rest is what it holds; the other files are as they were
  * saved. A run is either refused with a sentence or makes its step and saves.
@@ -59,7 +59,7 @@ static struct heed_train_options options(bool resume)
     return o;
 }
 
-/* One step and what is saved after it. */
+/* Trains one step and saves. */
 static enum heed_status train(bool resume, struct heed_error *err)
 {
     struct heed_train_options o = options(resume);
@@ -70,7 +70,7 @@ static enum heed_status train(bool resume, struct heed_error *err)
     return st;
 }
 
-/* The directory as the first run left it, but for one file of the checkpoint. */
+/* Restores the directory of the first run, except for one file of the checkpoint. */
 static void put_back(int changed, const void *data, size_t size)
 {
     char path[320];
@@ -158,7 +158,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
         uint8_t seed[FILE_MOST + 1] = {(uint8_t)i};
         memcpy(seed + 1, run.content[i], run.len[i]);
         fuzz_seed(file_name[i], seed, run.len[i] + 1);
-        /* Without its check sum every change of the data is let through. */
+        /* Without its checksum no change of the data is refused. */
         uint8_t *sum = memmem(seed, run.len[i] + 1, "crc32", 5);
         if (sum) {
             char name[64];

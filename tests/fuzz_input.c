@@ -57,7 +57,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     seed_as_it_is("plain", bytes, sizeof text);
     size_t n = gzip_of(bytes, sizeof text, file, sizeof file);
     seed_as_it_is("gzip", file, n);
-    memcpy(file + n, file, n); /* two members, and the zeros that fill up a tape */
+    memcpy(file + n, file, n); /* two members, and zeros behind them, which are padding */
     memset(file + 2 * n, 0, 16);
     seed_as_it_is("members", file, 2 * n + 16);
     n = xz_of(bytes, sizeof text, file, sizeof file, LZMA_CHECK_CRC32);

@@ -67,7 +67,7 @@ static void check_batch(const struct packed *b, const struct batch_options *o)
                  "what goes in is what comes out, shifted by the mark");
 }
 
-/* A sum that tells batches apart. */
+/* A checksum of a batch. */
 static uint64_t batch_sum(const struct packed *b)
 {
     uint64_t sum = (uint64_t)b->n;
@@ -76,7 +76,8 @@ static uint64_t batch_sum(const struct packed *b)
     return sum;
 }
 
-/* Takes up to `most` batches; sum[i] and cursor[i] are those of batch i and what comes after it. */
+/* Takes up to `most` batches; sum[i] is the checksum of batch i, and cursor[i] the cursor behind
+ * it. */
 static int stream_read(const struct batch_options *o, int most, uint64_t *sum,
                        struct batch_cursor *cursor)
 {

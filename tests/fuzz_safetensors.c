@@ -2,7 +2,7 @@
  * fuzz_safetensors.c - libFuzzer entry: any bytes as a safetensors file. Either a sentence comes
  * back or every byte of every tensor can be read.
  *
- * The length of the header stands in front of it, so most changes are followed by setting it right.
+ * The length of the header stands in front of it, so most mutations are followed by correcting it.
  */
 #include "fuzz.h"
 #include "store/safetensors.h"

@@ -2,11 +2,12 @@
  * fuzz_vocab.c - libFuzzer entry: any bytes as a vocabulary, and any bytes as text for it.
  *
  * The first byte is the number of bytes of text that follow; the model file is the rest. A
- * vocabulary is either refused with a sentence, or turns any text into ids and any ids into text,
- * by every way there is.
+ * vocabulary is either refused with a sentence, or every function that encodes or decodes works
+ * with it on any text and any ids.
  *
  * A model file is a protobuf message, where the length of a part stands in front of it. Most
- * changes are therefore made inside one part, and all lengths around it are set right.
+ * mutations are therefore made inside one part, and the lengths of all parts around it are
+ * corrected.
  */
 #include "fuzz.h"
 #include "tokens/spm.h"
@@ -127,14 +128,15 @@ static bool part_find(const uint8_t *data, size_t size, unsigned which, struct p
     return false;
 }
 
-/* Changes a message in place: some part of it, or of its parts, or all of it. Returns its size. */
+/* Mutates a message in place: one of its parts, a part of a part, or the whole. Returns its size.
+ */
 static size_t message_change(uint8_t *data, size_t size, size_t most, unsigned seed, int depth)
 {
     struct part p;
     enum { ROOM = 16 }; /* for the length to grow */
     if (depth == 0 || seed % 4 == 0 || most < size + ROOM || !part_find(data, size, seed / 64, &p))
         return LLVMFuzzerMutate(data, size, most);
-    if (seed % 16 == 1) { /* the part once more behind itself */
+    if (seed % 16 == 1) { /* duplicates the part */
         size_t n = p.end - p.begin;
         if (size + n > most) return size;
         memmove(data + p.end + n, data + p.end, size - p.end);
@@ -238,7 +240,8 @@ static void encode(const struct heed_tokenizer *t, const char *text, size_t len)
     if (st) must_explain(st, &err);
     for (size_t i = 0; i < ids.n; i++) must(ids.v[i] >= 0 && ids.v[i] < all, "an id is a piece's");
     struct encoder *e = encoder_new(t, &err);
-    for (int i = 0; e && !st && i < 2; i++) { /* the second time from what it remembers */
+    for (int i = 0; e && !st && i < 2;
+         i++) { /* the second time, the encoder has remembered the words */
         fast.n = 0;
         must(!encoder_run(e, text, len, &fast, &err), err.text);
         must(fast.n == ids.n && (!ids.n || !memcmp(fast.v, ids.v, ids.n * sizeof *ids.v)),
@@ -296,7 +299,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0 || size <= data[0]) return 0;
     size_t len = data[0];
     struct heed_error err = {0};
-    char *text = malloc(len + 1); /* of its own, so that reading beyond it is seen */
+    /* A block of its own, so that a sanitizer sees a read beyond it. */
+    char *text = malloc(len + 1);
     memcpy(text, data + 1, len);
     const char *path = fuzz_file_put(&file, data + 1 + len, size - 1 - len);
     struct heed_tokenizer *t = heed_tokenizer_load(path, &err);

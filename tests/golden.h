@@ -1,5 +1,5 @@
 /*
- * golden.h - the files that the scripts in tests/golden wrote, and the model they are about.
+ * golden.h - reads the files that the scripts in tests/golden wrote, and the model they describe.
  */
 #ifndef HEED_TESTS_GOLDEN_H
 #define HEED_TESTS_GOLDEN_H
@@ -33,7 +33,8 @@ static inline const struct tensor *golden_find(const struct safetensors *file, c
     return t;
 }
 
-/* The tensors of that prefix laid out like the parameters; the caller frees it. */
+/* The tensors whose names have the prefix, laid out like the parameters; the caller frees the
+ * array. */
 static inline float *golden_gather(struct parameters *p, const struct safetensors *file,
                                    const char *prefix)
 {

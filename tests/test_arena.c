@@ -1,6 +1,6 @@
 /*
- * test_arena.c - blocks of an arena: what is measured is what is bound, and under AddressSanitizer
- * the bytes behind a block cannot be used.
+ * test_arena.c - blocks of an arena: the second run of a layout uses as many bytes as the first
+ * measured, and under AddressSanitizer the bytes behind a block cannot be used.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,7 +48,7 @@ static void test_red_zones(void **state)
 {
     (void)state;
     char *base = aligned_alloc(64, BYTES), *block[BLOCKS];
-    /* bound twice: red zones of the first layout are forgotten */
+    /* laid out twice: the red zones of the first layout are gone */
     const size_t bytes[2][BLOCKS] = {{1, 64, 0, 100}, {500, 3, 64, 64}};
     for (int k = 0; k < 2; k++) {
         struct arena a = {.base = base, .host = true};
@@ -60,7 +60,7 @@ static void test_red_zones(void **state)
         }
     }
     free(base);
-    /* the same memory, sooner or later, or not: allocated memory has no red zones in it */
+    /* malloc may hand out the same memory again, which must have no red zones left */
     for (int i = 0; i < 1000; i++) {
         base = aligned_alloc(64, BYTES);
         assert_null(__asan_region_is_poisoned(base, BYTES));

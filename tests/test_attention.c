@@ -32,7 +32,7 @@ static const struct attend_kernels *isa_at(int i)
     return i <= (int)isa_best(&c).level ? isa_kernels((enum isa_level)i)->attend : NULL;
 }
 
-/* As much of a backend as attention needs */
+/* The parts of a backend that attention needs */
 enum { MOST_THREADS = 5 };
 static struct cpu cpu_with(const struct attend_kernels *k, int threads)
 {
@@ -115,7 +115,7 @@ static void fill(struct mat m, uint64_t *seed, bool integers)
                 integers ? (double)random_below(seed, 17) - 8 : 3 * (random_unit(seed) - 0.5));
 }
 
-/* Keys of the sentences stand in reverse order, with a row between them that nobody owns. */
+/* Keys of the sentences are stored in reverse order, with an unused row between them. */
 static void data_init(struct data *d, const struct shape *s, enum type t)
 {
     int nk = 0;
@@ -263,8 +263,8 @@ static void plain_run(struct plain *p, const struct attention *a, bool backward)
 
 /* ---- comparing ---- */
 
-/* Largest difference from want, in units of the largest of want (at least 0.01). Rows that nobody
- * owns must hold MARK. */
+/* Largest difference from want, in units of the largest of want (at least 0.01). Unused rows must
+ * still hold MARK. */
 static double worst(struct mat m, const double *want, const bool *owned)
 {
     double top = 0.01, off = 0;
@@ -423,7 +423,8 @@ static void test_threads(void **state)
         }
 }
 
-/* A causal sentence query by query, the keys as a cache that fills: the same bytes. */
+/* Attention of a causal sentence query by query over a growing KV cache gives the same bytes as all
+ * at once. */
 static void test_cached_is_whole(void **state)
 {
     (void)state;
@@ -449,7 +450,7 @@ static void test_cached_is_whole(void **state)
     }
 }
 
-/* Keys that lie anywhere, named by a table: the same bytes as one after another. */
+/* Keys in any place, found by a table, give the same bytes as keys one after another. */
 static void test_table(void **state)
 {
     (void)state;
@@ -480,7 +481,7 @@ static void test_table(void **state)
             }
 }
 
-/* A number that is not one must not be lost on the way. */
+/* A NaN in the input must show in the output. */
 static void test_nan_is_seen(void **state)
 {
     (void)state;

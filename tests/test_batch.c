@@ -1,6 +1,6 @@
 /*
- * test_batch.c - every pair once an epoch, in an order that can be found again; nothing over the
- * budget; what is wrong with a corpus is said.
+ * test_batch.c - every pair comes once per epoch, in an order that a cursor can resume; no batch is
+ * larger than allowed; faults of a corpus are reported.
  */
 #include "text_files.h"
 
@@ -130,7 +130,7 @@ static uint64_t batch_print(const struct packed *p)
 
 enum { TAPE = 4096 };
 
-/* What a stream gave: a print of each batch with the cursor behind it, and of each pair. */
+/* What a stream gave: each batch as text, with the cursor behind it, and each pair. */
 struct tape {
     uint64_t batch[TAPE], pair[TAPE];
     struct batch_cursor after[TAPE];
@@ -138,7 +138,7 @@ struct tape {
     bool end;
 };
 
-/* Until the end or the epoch given. */
+/* Takes batches until the end or the epoch given. */
 static void record(struct tape *t, const struct source *s, int64_t epoch)
 {
     struct batches *b = open_stream(s);
@@ -210,7 +210,7 @@ static void test_file_order(void **state)
         fflush(f);
         assert_string_equal(got, want);
         assert_int_equal(after.epoch, 1);
-        assert_int_equal(batch_next(b, &p, &after, NULL), HEED_OK); /* the end stays the end */
+        assert_int_equal(batch_next(b, &p, &after, NULL), HEED_OK); /* again NULL */
         assert_null(p);
         assert_int_equal(batch_counted(b).pairs, 300);
         batch_free(b);
@@ -220,7 +220,7 @@ static void test_file_order(void **state)
     free(want);
 }
 
-/* Whatever the order, an epoch is the corpus. */
+/* In every order, an epoch has all pairs of the corpus. */
 static void test_every_pair_once_an_epoch(void **state)
 {
     (void)state;
@@ -258,7 +258,8 @@ static void test_order_depends_on_seed_and_epoch_alone(void **state)
     }
 }
 
-/* Batches are of like lengths: their longest and shortest differ little, but for a few. */
+/* Sentences of a batch have similar lengths: the longest and the shortest differ little in most
+ * batches. */
 static void test_buckets(void **state)
 {
     (void)state;
@@ -277,7 +278,7 @@ static void test_buckets(void **state)
     batch_free(b);
 }
 
-/* Every cursor of a run gives the rest of that run. */
+/* A stream that is opened at any cursor of a run gives the rest of that run. */
 static void check_resume(struct source s, int64_t epochs)
 {
     record(&x, &s, epochs);
@@ -305,7 +306,7 @@ static void test_resume(void **state)
     assert_int_equal(x.after[x.n / 2].pool, 0);
 }
 
-/* Every cut of an epoch, by its own order. */
+/* The pieces of every pair in an epoch, in the order of the corpus. */
 static void record_sorted(struct tape *t, struct source s, int64_t epoch)
 {
     s.o.start = (struct batch_cursor){.epoch = epoch};
@@ -336,7 +337,7 @@ static void test_subword_dropout(void **state)
     assert_true(same < 30);
 }
 
-/* Cursors that a run does not give, but a changed corpus may leave behind. */
+/* Cursors that no run of this corpus gives, but that of a corpus that has changed since may. */
 static void test_cursor_behind_the_end(void **state)
 {
     (void)state;
@@ -425,7 +426,8 @@ static void test_counts_of_one_epoch(void **state)
     (void)state;
     struct source s = source("ab", NULL);
     s.o.pool_tokens = 700;
-    s.o.start = (struct batch_cursor){.pool = 2}; /* the first epoch that is complete is the next */
+    s.o.start = (struct batch_cursor){
+        .pool = 2}; /* the first epoch that is read completely is the next one */
     struct batches *b = open_stream(&s);
     struct batch_cursor after = {0};
     const struct packed *p;
@@ -444,7 +446,7 @@ static void test_long_sentences_are_dropped(void **state)
     assert_in_range(x.pairs, 1, 299);
     int by_length = x.pairs;
     s.o.max_length = 100;
-    s.o.batch_tokens = 12; /* a sentence that fits into no batch goes the same way */
+    s.o.batch_tokens = 12; /* a sentence that fits into no batch is dropped as well */
     record(&x, &s, 1);
     assert_int_equal(x.pairs, by_length);
 }

@@ -162,7 +162,8 @@ static void test_rates_survive(void **state)
     }
 }
 
-/* A program that speaks German writes commas; files do not. Skipped where no such locale is. */
+/* In a German locale printf writes decimal commas, but config.json has points. Skipped where the
+ * system has no such locale. */
 static void test_locale(void **state)
 {
     (void)state;
@@ -467,7 +468,7 @@ static void test_load(void **state)
     assert_int_equal(file_remove_dir(dir, &err), HEED_OK);
 }
 
-/* Whatever the bytes, the parser answers, and what it accepts passes the check. */
+/* The parser survives any bytes, and what it accepts passes the check. */
 static void test_mutations(void **state)
 {
     (void)state;

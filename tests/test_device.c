@@ -1,7 +1,6 @@
 /*
- * test_device.c - what test_ops.c does not reach: the way to a device and back, packed weights,
- * ids that are frequent, and what happens when something is wrong. On the CPU, or on a device: see
- * device.h.
+ * test_device.c - what test_ops.c does not test: transfers to a device and back, packed weights,
+ * gradients of frequent ids, and errors. On the CPU or on another device: see device.h.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -46,7 +45,7 @@ static float *random_floats(size_t n, uint64_t seed)
     return p;
 }
 
-/* What is in host memory, on a backend. */
+/* Allocates memory on a backend and uploads `bytes` bytes of the host to it. */
 static void *put(struct backend *on, const void *from, size_t bytes)
 {
     void *p = must_alloc(on, bytes);
@@ -56,7 +55,7 @@ static void *put(struct backend *on, const void *from, size_t bytes)
 
 /* ---- memory ---- */
 
-/* Much at once, then little many times; the source changes as soon as upload is back. */
+/* One large upload, then many small ones; the source changes as soon as upload returns. */
 static void test_there_and_back(void **state)
 {
     (void)state;
@@ -157,7 +156,7 @@ static void test_wrong_type(void **state)
 
 static const char *const packed_name[] = {"f32", "bf16", "int8"};
 
-/* w as a file may have it. I8: the scales are in *scale. */
+/* w in the type that a file may have; for I8 the scales are in *scale. */
 static struct stored store(enum type type, const float *w, int rows, int cols, float **scale)
 {
     size_t n = (size_t)rows * cols;
@@ -170,7 +169,7 @@ static struct stored store(enum type type, const float *w, int rows, int cols, f
     return (struct stored){half, type, type == TYPE_I8 ? *scale : NULL};
 }
 
-/* Two matrices one after the other, packed a part at a time as a file is read. */
+/* Packs two matrices one after the other, a part at a time, as when a file is read. */
 static struct mat pack_two(struct backend *on, enum type type, struct stored from, int rows,
                            int cols)
 {

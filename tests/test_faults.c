@@ -34,7 +34,7 @@ static void test_cases(void **state)
         {"abcd", "abcd.", 0},
         {"abcde", "abcdf.", 0},
         {"abcde", "abcdef.", 0},
-        /* eight of one, four of more, wherever they are */
+        /* eight times one token, four times several, anywhere */
         {"abc", "xxxxxxxx.", HEED_FLAG_LOOP},
         {"abc", "xxxxxxx.", 0},
         {"abc", "qrxyxyxyxys.", HEED_FLAG_LOOP},

@@ -1,6 +1,6 @@
 /*
- * test_file.c - whole files: what comes back is what was written, and a write that fails leaves
- * the old file and no litter.
+ * test_file.c - whole files: what is read is what was written, and a write that fails leaves the
+ * old file and no temporary one.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,8 +40,8 @@ static const char *at(struct place *p, const char *name)
     return p->path;
 }
 
-/* Takes the place of the system's write: while stutter is set it is interrupted every second time
- * and takes 3 bytes at most, as the rules allow. */
+/* Replaces the system's write. While stutter is set, every second call is interrupted and the
+ * others write 3 bytes at most, as POSIX allows. */
 static int stutter;
 
 ssize_t write(int fd, const void *data, size_t n)
@@ -197,7 +197,7 @@ static void assert_unreadable(const char *path, const char *words)
     assert_null(data);
 }
 
-/* A pipe that nobody writes to and a device that never ends are named, not waited for. */
+/* A pipe without a writer and a device that never ends are errors that say so, without waiting. */
 static void test_read_refuses_what_is_no_file(void **state)
 {
     struct place *p = *state;
@@ -239,7 +239,7 @@ static void test_full_disk(void **state)
     assert_true(file_exists("/dev/full"));
 }
 
-/* The disk ends in the middle: the first write is short, the next fails. */
+/* The disk is full in the middle: the first write is short, the next fails. */
 static void test_short_write(void **state)
 {
     struct place *p = *state;
@@ -286,7 +286,7 @@ static void test_write_refuses(void **state)
     assert_int_equal(file_mkdir(endless, &err), HEED_EIO);
 }
 
-/* A name without a directory is written where the program stands. */
+/* A name without a directory is written to the working directory. */
 static void test_write_here(void **state)
 {
     struct place *p = *state;

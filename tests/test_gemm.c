@@ -1,7 +1,7 @@
 /*
- * test_gemm.c - matrix products against plain double arithmetic, over odd shapes, views and every
- * epilogue, by both ways of computing a tile; and the two promises of gemm.h: bits depend neither
- * on the number of threads nor, for a row, on the number of rows.
+ * test_gemm.c - matrix products against plain double arithmetic, over odd shapes, views
+ * and every epilogue, by both implementations; and the two promises of gemm.h: results depend
+ * neither on the number of threads nor, for a row, on the number of rows.
  */
 #include <math.h>
 #include <omp.h>
@@ -41,7 +41,7 @@ static struct mat block_of(struct mat m)
     return (struct mat){(char *)m.p - LEFT * type_size(m.type), m.rows, m.ld, m.ld, m.type};
 }
 
-/* Random in [-1, 1); with view, beside it stands a number that must stay. */
+/* Random in [-1, 1); with view, the columns beside it hold a number that must not change. */
 static struct mat mat_new(int rows, int cols, enum type type, bool view, uint64_t seed)
 {
     int ld = view ? LEFT + cols + RIGHT : cols;
@@ -81,7 +81,7 @@ static void check_beside(struct mat m, const char *what)
 
 /* ---- one product against double arithmetic ---- */
 
-/* What the tests open: the best of this machine, or less. */
+/* The instruction set that the tests use: the best of this machine, or a lower one. */
 static struct isa isa;
 
 static void run_plain(const struct gemm_job *j)
@@ -132,7 +132,7 @@ struct shape {
 
 enum { TA = 1, TB = 2, BETA = 4, BIAS = 8, RELU = 16, VIEW = 32 };
 
-/* By gemm_run and by gemm_plain_run, over NaNs where c is only written. */
+/* Runs gemm_run and gemm_plain_run; c holds NaNs before where it is only written. */
 static void try_product(struct gemm *g, struct shape s, enum type in, enum type out, unsigned how)
 {
     bool ta = how & TA, tb = how & TB, view = how & VIEW;
@@ -187,8 +187,9 @@ static void test_products(void **state)
     gemm_free(g);
 }
 
-/* More products than gemm_dnnl.c has slots: its table is emptied twice on the way (one that is not
- * would be searched for ever), and the first products, made anew, are what they were. */
+/* Makes more products than the cache of gemm_dnnl.c has slots. The cache is emptied twice meanwhile
+ * (a lookup in a full one would not end), and the first products, made again, give the same
+ * results. */
 static void test_many(void **state)
 {
     (void)state;
@@ -201,7 +202,7 @@ static void test_many(void **state)
     gemm_free(g);
 }
 
-/* Several blocks and pieces, with ragged ends on each side. */
+/* Several blocks in each dimension, the last of them not full. */
 static void test_large(void **state)
 {
     (void)state;

@@ -12,8 +12,9 @@
  *
  * Steps: Adam divides a gradient by its own size, so a tiny gradient, most of it rounding, moves
  * its parameter as far as a large one does, and a largest difference would measure the luck of
- * one element. What is compared is the way each tensor has gone: the length of the difference over
- * the length of the golden way. f32 is 3e-6 off in most tensors and 7e-5 in the worst.
+ * one element. What is compared is how far each tensor
+ * has moved: the length of the difference over the length of the golden movement. f32 is 3e-6 off
+ * in most tensors and 7e-5 in the worst.
  */
 #include <math.h>
 #include <stdio.h>
@@ -251,7 +252,8 @@ static void test_adam(void **state)
 #setup ": " #test, test, NULL, NULL, (void *)&setup                                        \
     }
 
-/* The CPU, held to less than it has; with AVX-512 alone products of bf16 are computed in f32. */
+/* The CPU, limited to lower instruction sets; with plain AVX-512, products of bf16 are computed in
+ * f32. */
 static int run_held(const char *device)
 {
     const struct setup held_f32 = {device, &precision_f32, 1e-6, 1e-5, 1e-5, 3e-4};

@@ -1,5 +1,5 @@
 /*
- * test_input.c - lines come out as they went in, in every format; broken files are errors.
+ * test_input.c - lines are read as they were written, in every format; broken files are errors.
  */
 #include "text_files.h"
 
@@ -65,7 +65,7 @@ static void test_plain(void **state)
            "[marked][\xef\xbb\xbfx]");
 }
 
-/* Each is refused by name, whatever its file is called. */
+/* Each format is refused by its name, whatever the file is called. */
 static void test_other_formats(void **state)
 {
     (void)state;
@@ -97,7 +97,7 @@ static void test_other_formats(void **state)
     expect(put_text("a", "one\r"), "[one]");
     expect(put_text("a", "\r"), "[]");
     expect(put_text("a", "one\rtwo\nthree\n"), "[one\rtwo][three]");
-    /* what a megabyte without a line feed shows need not be read to the end */
+    /* a file without line feeds is refused after a megabyte, without reading it to the end */
     size_t len = 3 << 20;
     char *mac = malloc(len);
     memset(mac, 'x', len);
@@ -110,8 +110,8 @@ static void test_other_formats(void **state)
     free(mac);
 }
 
-/* What a writer has sent so far decides whether there is a line, and a line is handed out as soon
- * as it is whole. */
+/* input_ready says whether the writer of a pipe has sent a whole line, and input_line returns the
+ * line as soon as it has. */
 static void test_pipe(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /*
- * test_isa.c - what is chosen for processors that this machine need not have: isa_best is a
- * function of what CPUID says. Each case is a processor, or a virtual machine on one, as it shows
- * itself.
+ * test_isa.c - the choice of an instruction set for processors that this machine need not have:
+ * isa_best is a function of what CPUID says. Each case is what a processor, or a virtual machine on
+ * one, reports.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,7 +40,7 @@ static struct cpuid skylake_server(void)
     c.xcr0 = 0xe7;
     return c;
 }
-/* Sapphire Rapids and its successors show the same: their AMX is not looked at. */
+/* Sapphire Rapids and its successors have the same flags, because AMX is not used. */
 static struct cpuid cooper_lake(void)
 {
     struct cpuid c = skylake_server();
@@ -160,7 +160,7 @@ static void test_this_machine(void **state)
 #endif
 }
 
-/* What is computed otherwise than asked for is said, and nothing else. */
+/* heed_engine_note reports what is computed otherwise than asked for, and nothing else. */
 static void test_note(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /*
  * test_kernels.c - the vector kernels of every ISA of this machine against plain double arithmetic,
- * at widths around every vector length, and the CPU backend's drivers: one thread's bytes are every
- * thread count's bytes.
+ * at widths around every vector length, and the drivers of the CPU
+ * backend, whose results have the same bytes for any number of threads.
  */
 #include <math.h>
 #include <setjmp.h>

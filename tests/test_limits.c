@@ -1,6 +1,6 @@
 /*
- * test_limits.c - what a program may get wrong in heed_train_options: numbers beyond any range and
- * NULL get a sentence, and no sum or product of them overflows (UBSan looks on in `make asan`).
+ * test_limits.c - mistakes in heed_train_options: numbers out of range and NULL are errors with a
+ * sentence, and no sum or product of options overflows (`make asan` runs this under UBSan).
  */
 #include <float.h>
 #include <limits.h>
@@ -57,7 +57,7 @@ static void test_whole_numbers(void **state)
     struct heed_train_options o = options(in_place("limits"));
     o.keep = 0;
     refuses(&o, "keep is 0, expected 1 to ");
-    assert_false(file_exists(o.out)); /* nothing was made */
+    assert_false(file_exists(o.out)); /* no file was created */
 }
 
 static void test_real_numbers(void **state)

@@ -11,7 +11,7 @@ enum { SAVED = 4, LOST = 6, STEPS = 12 };
 
 static struct heed_engine *engine;
 
-/* After step LOST a kernel writes where nothing is. */
+/* After step LOST a kernel writes to an invalid address. */
 static void lose(void *user, const struct heed_event *e)
 {
     struct backend *be = engine->be;
@@ -62,7 +62,7 @@ static void test_checkpoint_stays(void **state)
     must(engine ? HEED_OK : err.status, &err);
     train(&o, &err);
     heed_engine_free(engine);
-    /* it goes on from there on another device */
+    /* the run is resumed on another device */
     engine = heed_engine_open("cpu", 1, &err);
     o.resume = true;
     o.event = NULL;

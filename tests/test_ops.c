@@ -362,7 +362,7 @@ static const int vocabularies[][3] = {{0, 11, 4},  {1, 1, 1},    {1, 3, 2},    {
                                       {100, 8, 8}, {-1}};
 static const int vectors[][3] = {{1, 1}, {1, 3}, {1, 17}, {1, 130}, {1, 1000}, {1, 70001}, {-1}};
 
-/* For devices: what fills more than a block, in every way that a row can be cut up */
+/* For devices: shapes of more than one block, in each of the ways that kernels divide a row */
 static const int large_grid[][3] = {{1000, 64}, {300, 256}, {70, 512}, {40, 776},
                                     {33, 1024}, {9, 1536},  {-1}};
 static const int large_products[][3] = {{130, 256, 512},
@@ -430,7 +430,8 @@ static void try(const struct op_test *test, const int *shape, enum type type, un
     }
 }
 
-/* All trials of a shape; how many failed, which only on a device can be any. */
+/* Runs all trials of a shape. Returns how many failed; on the CPU the first failure ends the test.
+ */
 static int try_all(const struct op_test *test, const int *shape, enum type type, bool large)
 {
     struct tally tally = {0};
@@ -601,8 +602,8 @@ static void test_cached_is_recomputed(void **state)
     for (int kind = 0; next_activation(&c, kind); kind++) check_cached_is_recomputed(*state, &c);
 }
 
-/* Given a name, or a pattern: that test alone. What one op does to a device then spoils no other.
- */
+/* With an argument, only the tests that match it run, so that a fault of one op on a device does
+ * not spoil the others. */
 int main(int argc, char **argv)
 {
     struct backends backends;

@@ -26,7 +26,7 @@ enum { ROWS = 33, BESIDE = 3, ISAS = 4 };
 static const char *const setting[ISAS] = {"baseline", "avx2", "avx512", "best"};
 static const char *const kind_name[PACKED_KINDS] = {"f32", "bf16", "int8"};
 
-/* A setting above what this machine has is its best. */
+/* An instruction set beyond this machine's gives the best that it has. */
 static void open_setting(struct packed_work *work, int i)
 {
     struct cpuid c = isa_read();
@@ -230,7 +230,7 @@ static void check(const struct product *p, const float *y, const char *isa)
                      (double)y[i], p->want[i]);
 }
 
-/* Some of the rows, from several places, by 1 to 3 threads: the bits they have among all. */
+/* A part of the rows, computed by 1 to 3 threads, has the same bits as in the whole product. */
 static void check_promise(const struct product *p, struct packed_work *work, const float *all,
                           const char *isa)
 {

@@ -1,6 +1,6 @@
 /*
- * test_resume.c - what a run leaves on disk and how it goes on from there: whatever is called
- * step-N is whole, damage is noticed, and another run is not taken for the same one.
+ * test_resume.c - what a run leaves on disk and how it is resumed: every directory called step-N is
+ * complete, damage is noticed, and a run with other options is not resumed.
  */
 #include <sys/inotify.h>
 #include <sys/stat.h>
@@ -54,8 +54,8 @@ static void test_pruned_under_another_name(void **state)
     assert_true(file_exists(in_place("pruned/checkpoints/step-00000004")));
 }
 
-/* A crash may come between the last checkpoint and the model beside it, or leave a checkpoint half
- * written or half removed; and not all that lies in the directory is ours to remove. */
+/* A crash may come after a checkpoint is saved and before it is published, or leave a checkpoint
+ * half written or half removed. Other files in the directory are not removed. */
 static void test_resume_repairs_and_spares(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
- * test_safetensors.c - tensors survive the round trip bit for bit; every way a file can lie about
- * itself gets its own sentence; damaged files never crash the reader.
+ * test_safetensors.c - tensors survive the round trip bit for bit; every kind of wrong header gets
+ * its own error; damaged files never crash the reader.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -104,7 +104,7 @@ static void test_no_tensors(void **state)
     safetensors_free(s);
 }
 
-/* The bytes themselves, so that a change of the format cannot hide behind its own reader. */
+/* Compares with the expected bytes, because writer and reader could change the format together. */
 static void test_layout(void **state)
 {
     struct place *p = *state;
@@ -307,7 +307,7 @@ static void test_every_cut_and_data_bit(void **state)
     free(bytes);
 }
 
-/* Whatever the bytes, the reader answers; most of the damage is put in the header. */
+/* The reader survives any bytes; most of the damage is in the header. */
 static void test_mutations(void **state)
 {
     struct place *p = *state;

@@ -1,6 +1,6 @@
 /*
  * test_threads.c - one engine used by many threads at once: models are loaded and freed, sessions
- * opened, texts translated, a model trained. Under the thread sanitizer it shows what is shared.
+ * opened, texts translated, a model trained. Under ThreadSanitizer it finds data races.
  */
 #include "small_model.h"
 

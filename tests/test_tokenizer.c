@@ -1,6 +1,6 @@
 /*
- * test_tokenizer.c - text goes to ids and back unchanged; models are trained alike each time; what
- * is no model is an error and nothing is ever printed.
+ * test_tokenizer.c - text survives encoding and decoding; training gives the same vocabulary each
+ * time; a file that is no vocabulary is an error; nothing is ever printed.
  */
 #include "text_files.h"
 
@@ -14,7 +14,7 @@
 enum { VOCAB = 360 };
 static const char *const tags[] = {">>de<<", ">>zh<<"};
 
-/* A small corpus with words of like parts, umlauts and Chinese. */
+/* A small corpus of words with common parts, with umlauts and Chinese. */
 static char *corpus(char between)
 {
     static const char *const word[] = {"der",    "große",  "Hund",   "rennt",   "running",
@@ -72,7 +72,7 @@ static char *file_bytes(const char *path, size_t *len)
     return data;
 }
 
-/* All that turns text into ids. */
+/* Everything that turns text into ids. */
 enum { RATES = 10 };
 struct coders {
     struct heed_tokenizer *t;
@@ -246,8 +246,8 @@ static void test_encoder_forgets(void **state)
     heed_tokenizer_free(t);
 }
 
-/* The cut is a function of the number given, tags stay whole, and a rate leaves out as many joins
- * as it says. */
+/* Subword dropout is a function of the number given, tags stay whole, and as many joins are left
+ * out as the rate says. */
 static void test_subword_dropout(void **state)
 {
     (void)state;
@@ -610,7 +610,7 @@ static bool survive_units(const uint32_t *unit, uint32_t units, const char *text
     return survive_with((char *)table, (size_t)(p - table) + blob);
 }
 
-/* A root and units that no walk enters. */
+/* A root and units that no lookup enters. */
 static bool survive_table(uint32_t units, uint32_t root, const char *text, size_t text_len)
 {
     uint32_t unit[512];
@@ -648,7 +648,7 @@ static bool survive_tags(int n)
     return survive_with((char *)tag, (size_t)(p - tag));
 }
 
-/* SentencePiece follows its tables wherever they lead, and has room for so many matches. */
+/* SentencePiece follows its tables without checks, and has room for a fixed number of matches. */
 static void test_hostile_tables(void **state)
 {
     (void)state;
@@ -681,7 +681,7 @@ static void test_hostile_models(void **state)
                               6));         /* a table of two bytes */
     assert_false(survive_with("\x0b", 1)); /* a group */
     assert_true(survive_table(256, 'd', "", 1));
-    assert_false(survive_table(255, 'd', "", 1));            /* walks leave the table */
+    assert_false(survive_table(255, 'd', "", 1));            /* lookups leave the table */
     assert_false(survive_table(256, 1u << 10 << 10, "", 1)); /* so does an offset */
     assert_false(survive_table(256, 1u << 8 | 'd', "", 1));  /* replacement outside */
     assert_false(survive_table(256, 'd', "x", 1));           /* text without an end */
@@ -734,7 +734,7 @@ static void test_subword_dropout_refuses(void **state)
     heed_tokenizer_free(t);
 }
 
-/* Everything above with the standard streams in a file, which stays empty. */
+/* Runs all tests above with the standard streams redirected to a file, which must stay empty. */
 static void test_nothing_is_printed(void **state)
 {
     fflush(NULL);

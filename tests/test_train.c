@@ -1,6 +1,6 @@
 /*
- * test_train.c - the trainer through heed.h: the same run bit for bit however it is cut up, and a
- * clear end when something is wrong.
+ * test_train.c - the trainer through heed.h: a run gives the same bits in one piece or several, and
+ * ends with a clear error when something is wrong.
  */
 #include <math.h>
 #include <pthread.h>
@@ -386,7 +386,7 @@ static void test_one_run_a_directory(void **state)
     must_train(&o, 1);
 }
 
-/* What is done to a trainer before and while it runs. */
+/* When and how a trainer is asked to stop. */
 static void run_with(struct heed_train_options *o, struct seen *seen,
                      void (*before)(struct seen *seen))
 {
@@ -482,7 +482,7 @@ static void test_skip_at_the_end(void **state)
     assert_false(file_exists(in_place("infinite/model.safetensors")));
 }
 
-/* When a run stops does not depend on the pieces it was run in. */
+/* Where a run stops does not depend on the pieces it was run in. */
 static void test_patience_in_pieces(void **state)
 {
     (void)state;
@@ -531,7 +531,7 @@ static void curve_run(struct curve *c, const char *device, enum heed_precision p
     assert_int_equal(c->n, o.steps);
 }
 
-/* The farthest apart, and the mean of the distances, over the CPU's loss */
+/* The largest and the mean difference, relative to the CPU's loss */
 static void check_curve(const struct curve *found, const struct curve *want, const char *what,
                         double farthest, double mean)
 {

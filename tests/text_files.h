@@ -1,6 +1,6 @@
 /*
- * text_files.h - what the tests of the text stages share: a folder for their files, and files that
- * are plain, gzip or xz.
+ * text_files.h - shared by the tests of text: a folder for their files, and files that are plain,
+ * gzip or xz.
  */
 #ifndef HEED_TESTS_TEXT_FILES_H
 #define HEED_TESTS_TEXT_FILES_H

@@ -27,7 +27,7 @@ static const struct heed_config toy_config = {.d_model = 8,
 
 enum { TOY_ROWS = 64, TOY_SENTENCES = 16, TOY_BOS = 1, TOY_EOS = 2 };
 
-/* Owns its arrays; `packed` points into them. */
+/* A batch with its arrays, into which `packed` points. */
 struct toy_batch {
     struct packed packed;
     int32_t src[TOY_ROWS], src_pos[TOY_ROWS], tgt_in[TOY_ROWS], tgt_out[TOY_ROWS],

@@ -1,13 +1,13 @@
 /*
- * trial.h - how test_ops.c puts one op to the test.
+ * trial.h - how test_ops.c tests one op.
  *
- * A trial is one op on one shape with one set of flags. Its matrices, with index arrays, lie in one
- * block of bytes (the picture) that is uploaded as it is; the reference works in double on the same
- * numbers. The picture is laid out so that a fault shows:
+ * A trial is one op on one shape with one set of flags. All its matrices and index arrays are in
+ * one block of bytes, the picture, which is uploaded as a whole; the reference computes in double
+ * from the same numbers. The picture is laid out so that a fault shows:
  *   - everything that is not a number given to the op is a NaN: outputs, slack rows up to ROW_PAD,
  *     columns beside a view, guards around every matrix. Reading any of it spoils a result.
- *   - every byte has a fate: it stays, may become anything (slack), or is a result. Inputs, guards
- *     and neighbours stay, bit for bit.
+ *   - every byte has a fate: it must stay as it is (inputs, guards and neighbours), may become
+ * anything (slack), or is a result.
  *   - gradients that add start from numbers.
  * With one thread the results are compared with the reference's, with more bit for bit with those
  * of one thread. On a device (device.h) every op runs twice and must give the same bits.
@@ -53,24 +53,24 @@ enum { SLOTS = 12, INTS = 2048, GUARD = 64 };
 struct slot {
     const char *name; /* NULL: an absent matrix */
     enum access role;
-    bool ints;                 /* int32 in truth: equal or not */
-    const struct slot *sum_of; /* rows, as they are stored; NULL: it is no such sum */
-    size_t at;                 /* of dev in the picture */
-    struct mat dev;            /* p: in the picture */
+    bool ints;                 /* holds int32, compared exactly */
+    const struct slot *sum_of; /* this is the sum of its stored rows; NULL: it is no such sum */
+    size_t at;                 /* offset of dev.p in the picture */
+    struct mat dev;            /* its p points into the picture */
     struct mat ref;            /* f64 unless like_device */
 };
 
-/* What trials on a device have shown. */
+/* The results of trials on a device. */
 struct tally {
     int trials, failed;
-    double worst;    /* difference over what is allowed */
-    char first[512]; /* complaint */
+    double worst;    /* largest difference, relative to the tolerance */
+    char first[512]; /* first failure */
 };
 
 struct trial {
     const struct op_case *op;
-    struct tally *tally; /* NULL: the first complaint ends the test */
-    int rows, cols, out; /* shape; what the last two are is the op's business */
+    struct tally *tally; /* NULL: the first failure ends the test */
+    int rows, cols, out; /* shape; the op decides what cols and out mean */
     unsigned flags;
     enum activation_kind activation; /* with ACTIVE; else ACT_NONE */
     enum type act;                   /* activations, and matrices of products */
@@ -84,7 +84,7 @@ struct trial {
     char *picture; /* [bytes] */
     uint8_t *fate; /* [bytes] */
     size_t bytes;
-    char what[160]; /* is being done, for messages */
+    char what[160]; /* description of the trial, for messages */
     bool failed;
 };
 
@@ -131,7 +131,7 @@ static void fill_nan(char *p, size_t bytes)
     }
 }
 
-/* Room for `bytes` bytes behind a guard; returns where. */
+/* Makes room for `bytes` bytes behind a guard; returns their offset. */
 static size_t picture_grow(struct trial *t, size_t bytes)
 {
     size_t at = t->bytes + GUARD, end = at + (bytes + 63) / 64 * 64;
@@ -362,8 +362,8 @@ static struct tolerance tolerance_of(enum type type)
     return (struct tolerance){1e-5, 2e-6};
 }
 
-/* What an element must be, of results m. A sum is one of the rows as they were stored, which are
- * held to the reference themselves: so it follows them, however they were rounded. */
+/* What an element must be, given the results m. A sum is compared with the sum of the stored rows,
+ * which are compared with the reference themselves, so that their rounding does not count twice. */
 static double expected(const struct trial *t, const struct slot *s, const struct mat *m, int row,
                        int col)
 {
@@ -373,7 +373,8 @@ static double expected(const struct trial *t, const struct slot *s, const struct
     return x;
 }
 
-/* One element: how much of what is allowed it is off; NaN when it is quite another. */
+/* The difference of one element, relative to the tolerance; NaN where one is finite and the other
+ * is not. */
 static double part_off(const struct slot *s, struct mat found, int row, int col, double want,
                        double largest)
 {
