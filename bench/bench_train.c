@@ -135,7 +135,7 @@ static struct options options_read(int argc, char **argv)
 static double memory_used(struct backend *be)
 {
     struct rusage usage;
-    if (be->op->memory) return (double)be->op->memory(be) / (1 << 20);
+    if (be->op->memory_used) return (double)be->op->memory_used(be) / (1 << 20);
     getrusage(RUSAGE_SELF, &usage);
     return (double)usage.ru_maxrss / 1024;
 }

@@ -187,7 +187,7 @@ static enum heed_status search_make(struct search **out, struct backend *be,
 enum heed_status search_open(struct search **out, struct backend *be, const struct parameters *p,
                              const struct search_options *o, struct heed_error *err)
 {
-    int rows = o->rows ? o->rows : be->op->rows;
+    int rows = o->rows ? o->rows : be->op->step_rows;
     int n = max(o->batch_tokens ? o->batch_tokens / SOURCE_MEAN : rows / o->beam.width, 1);
     enum heed_status status = search_make(out, be, p, o, n, err);
     for (; status == HEED_ENOMEM && n > 1; status = search_make(out, be, p, o, n, err)) n /= 2;

@@ -12,7 +12,7 @@
 int step_rows(const struct ops *op, int n)
 {
     int unit = n <= 16 ? 4 : n <= 64 ? 16 : n <= 256 ? 64 : 128;
-    return op->record ? (n + unit - 1) / unit * unit : n;
+    return op->capture_begin ? (n + unit - 1) / unit * unit : n;
 }
 
 /* The arrays of a step on the device. */
@@ -28,7 +28,7 @@ static struct step_input step_upload(struct run *r, const struct step *s,
 {
     struct staging *to = &r->staging;
     int n = s->first[s->sentences], m = s->sentences, rows = shape->rows;
-    int sentences = r->be->op->record ? rows : m; /* padded as well, with empty ones */
+    int sentences = r->be->op->capture_begin ? rows : m; /* padded as well, with empty ones */
     int32_t spare = r->o.cached;
     assert(rows <= r->o.rows_tgt && m <= r->o.sentences && s->self_rows <= r->o.cached);
     to->device = r->ints;
@@ -95,7 +95,7 @@ static void step_ops(struct run *r, const struct step_input *in, const struct st
 void step_graphs_release(struct step_graphs *g, struct backend *be)
 {
     for (int i = 0; i < g->n; i++)
-        if (g->v[i].graph) be->op->forget(be, g->v[i].graph);
+        if (g->v[i].graph) be->op->graph_free(be, g->v[i].graph);
 }
 
 /* The entry for steps of this shape; NULL where there is no room for more. *before: there was one
@@ -119,14 +119,14 @@ static void step_run(struct run *r, const struct step_input *in, const struct st
 {
     const struct ops *op = r->be->op;
     bool before = false;
-    struct step_graph *x = op->record ? graph_find(&r->graphs, shape, &before) : NULL;
-    if (before && !x->tried && op->record(r->be)) {
+    struct step_graph *x = op->capture_begin ? graph_find(&r->graphs, shape, &before) : NULL;
+    if (before && !x->tried && op->capture_begin(r->be)) {
         x->tried = true;
         step_ops(r, in, shape);
-        x->graph = op->recorded(r->be);
+        x->graph = op->capture_end(r->be);
     }
     if (x && x->graph)
-        op->replay(r->be, x->graph);
+        op->graph_launch(r->be, x->graph);
     else
         step_ops(r, in, shape);
 }

@@ -1,20 +1,19 @@
 /*
  * ops.h - THE CONTRACT: what a device must do to run the model.
  *
- * The model is written once over the table below; a backend is a filled table. The ops are cut
- * where a good kernel starts and ends.
+ * The model is written once over the table of functions below (struct ops); a backend is a filled
+ * table. Each op is as much work as one good kernel does.
  *
- * Rules every backend keeps:
- * - Compute ops return nothing, never allocate where the caller can see it, never wait. A device
- *   error sticks and comes out of sync.
- * - Parameter gradients (de, dw, db, drb, dg) always add to what is there. Activation gradients are
- *   beta*old + new where a beta is given and plainly written otherwise.
- * - Dropout masks are never stored: they are recomputed from (seed, site, row, column), see drop.h,
- *   or seen in what a ReLU and they left.
- * - Activation matrices are allocated with their row count rounded up to ROW_PAD, and whatever
- *   lies between the last row and the next multiple of ROW_PAD is scratch that an op may
- *   overwrite. So products run on few distinct shapes. A view of part of the rows must start at a
- *   multiple of ROW_PAD.
+ * Rules that every backend keeps:
+ * - Compute ops return nothing, allocate nothing that the caller would have to free, and do not
+ *   wait for the device. The backend keeps the first error of the device until sync returns it.
+ * - Parameter gradients (de, dw, db, drb, dg) are added to the numbers in memory. Activation
+ *   gradients are beta*old + new where an op takes a beta; otherwise they overwrite.
+ * - Dropout masks are never stored. They are computed again from (seed, site, row, column), see
+ *   drop.h; after ReLU and dropout, backward may read them off the zeros of the result instead.
+ * - Activation matrices are allocated with their row count rounded up to ROW_PAD, so that matrix
+ *   products run on few distinct shapes. An op may overwrite the padding rows between the last row
+ *   and the next multiple of ROW_PAD. A view of some of the rows starts at a multiple of ROW_PAD.
  * - Results do not depend on the number of threads, bit for bit.
  *
  * Shape letters: S, T rows of source and target; D model width; F inner width; H heads;
@@ -34,10 +33,10 @@ enum type {
     TYPE_F32,
     TYPE_BF16,
     TYPE_F64, /* only in ref, for gradient checks */
-    TYPE_I8,  /* only on the way from files: numbers in units of their row's scale, see quant.h */
-    /* Weights of linear and embed in the backend's own layout, for translation: see pack. They have
-     * no elements to point at; matrices whose rows are a multiple of PACK_ROWS and that lie one
-     * after another are one matrix. */
+    TYPE_I8, /* only in files and struct stored: multiples of the scale of their row, see quant.h */
+    /* Packed types: weights of linear and embed in the backend's own layout, for translation; see
+     * pack. Single elements cannot be addressed. Matrices whose row counts are multiples of
+     * PACK_ROWS and that are contiguous in memory can be used as one matrix. */
     TYPE_PACKED_F32,
     TYPE_PACKED_BF16,
     TYPE_PACKED_I8
@@ -55,7 +54,7 @@ static inline size_t type_size(enum type t)
 }
 
 /* A row-major matrix in device memory; ld is the distance between rows in elements. A vector is a
- * matrix of one row. {0} stands for "absent". */
+ * matrix of one row. {0}: the matrix is absent. */
 struct mat {
     void *p;
     int rows, cols, ld;
@@ -84,22 +83,23 @@ static inline struct mat mat_cols(struct mat m, int col, int n)
     return (struct mat){m.p ? mat_at(m, 0, col) : NULL, m.rows, n, m.ld, m.type};
 }
 
-/* Which queries look at which keys. Sentence b asks with rows [q[b], q[b+1]) and looks at the
- * klen[b] rows from k[b]. Causal: the last query sees all klen[b] keys, the one before it one
- * less, and so on; so training, cached decoding and everything between are one case. With a table,
- * key j is row at[k[b] + j]: hypotheses of a search share the rows of what they have in common.
- * (Backward takes no table.) */
+/* Which queries attend to which keys. The queries of sentence b are rows [q[b], q[b+1]) of the
+ * queries; its keys are the klen[b] rows from row k[b] of the keys. With a causal mask the last
+ * query sees all klen[b] keys, the query before it one less, and so on; this covers training and
+ * decoding with a KV cache alike. Where `at` is given, key j of sentence b is row at[k[b] + j]
+ * instead, so that beam hypotheses share the cache rows of their common prefix. (Backward takes no
+ * `at`.) */
 struct seqs {
     int n;
     const int32_t *q;        /* [n+1] */
     const int32_t *k, *klen; /* [n] */
-    int max_q, max_k;        /* the longest of each */
+    int max_q, max_k;        /* the largest number of queries and of keys of a sentence */
     bool causal;
-    const int32_t *at; /* NULL: keys lie one after another */
+    const int32_t *at; /* NULL: the keys of a sentence are consecutive rows */
 };
 
 struct drop {
-    float p; /* probability of zero; 0: no dropout */
+    float p; /* probability that an element is set to 0; 0: no dropout */
     uint64_t seed;
     uint32_t site; /* which dropout of the model */
 };
@@ -107,8 +107,8 @@ struct drop {
 /* The identity, then the kinds of enum heed_activation in its order. */
 enum activation_kind { ACT_NONE, ACT_RELU, ACT_GELU, ACT_KINDS };
 
-/* Whether backward needs the input z of the activation. ReLU shows what it did in its output: what
- * is above 0 there was above 0 before and was not dropped. */
+/* Whether backward needs the input z of the activation. For ReLU its output after dropout is
+ * enough: an element above 0 was above 0 before and was not dropped; at 0 the gradient is 0. */
 static inline bool activation_needs_z(enum activation_kind kind)
 {
     return kind != ACT_NONE && kind != ACT_RELU;
@@ -118,8 +118,8 @@ static inline bool activation_needs_z(enum activation_kind kind)
  * function that kind names. {0}: y = z. */
 struct activation {
     enum activation_kind kind;
-    struct mat z; /* where linear stores z, rounded to y's type, for backward; a matrix like y.
-                   * Absent: not stored; then there is no backward, or the kind does not need z */
+    struct mat z; /* a matrix like y, in which linear stores z for backward. Absent: z is not
+                   * stored, because no backward follows or it does not need z */
     struct drop drop;
 };
 
@@ -128,15 +128,16 @@ struct activation {
 /* softmax(q kT / sqrt(d_k)) v, head by head (paper 3.2). The width of a head is q.cols / heads. */
 struct attention {
     struct mat q, k, v; /* [Nq, H*dk], [Nk, H*dk], [Nk, H*dv]; may be column views of one matrix; in
-                         * forward k and v may be narrower than q */
+                         * forward k and v may be BF16 where q is F32 */
     struct mat o;       /* [Nq, H*dv] out */
     struct mat lse;     /* [Nq, H] out: log of the sum of exp of the scaled scores, for backward */
-    struct mat weights; /* [Nq*H, max_k] F32 out, or absent, as it is but for pictures: what query i
-                         * gives to each key of its sentence in head h, at row i*H + h; 0 behind the
-                         * last. Before dropout. */
+    struct mat weights; /* [Nq*H, max_k] F32 out, for alignments and pictures; usually absent. Row
+                         * i*H + h has the attention weights of query i in head h, before dropout,
+                         * and 0 after the last key of the sentence. */
     int heads;
     struct seqs seqs;
-    struct drop drop; /* on the weights; element (query row * H + head, key of the sentence) */
+    struct drop drop; /* on the weights; its row is query row * H + head, its column the number of
+                       * the key in the sentence */
 };
 
 /* Weights in host memory: [rows, cols] of F32, BF16 or I8. */
@@ -161,29 +162,31 @@ struct op_time {
     const char *name;
     int calls;
     double ms;
-    double bytes, flops; /* the fewest that the calls had to move and do; 0: not counted */
+    double bytes, flops; /* least memory traffic and arithmetic the calls need; 0: not counted */
 };
 
-struct graph; /* a backend's own: ops that were recorded */
+struct graph; /* a captured sequence of ops; each backend defines its own */
 
-/* Of a block of memory; what is used in part should be in memory in part. */
+/* How much of a block of memory its owner will touch. Of a block that is used in part, the pages
+ * that are never touched should take no memory. */
 enum use { USED_WHOLE, USED_IN_PART };
 
 /* Required of every backend: memory and order, forward, xent, cast and decoding. Optional, NULL
  * where a backend lacks them:
- * - the ops of backward and of the optimizer, which a device needs for training alone;
+ * - the ops of backward and of the optimizer, which only training uses;
  * - bias_bwd, for biases whose gradient no other op of backward sums;
- * - note, recording and measuring.
- * An activation that the backend lacks is told by `activations`. model/needs.c answers a model that
- * needs what is not there with a sentence when it is opened; so a call finds what it needs. */
+ * - note, graph capture and measuring.
+ * A backend that lacks an activation says so in `activations`. When a model is opened,
+ * model/needs.c compares what its configuration needs with this table and answers with a sentence
+ * where something is missing; so the model calls an op without asking whether it is there. */
 struct ops {
     const char *name;
-    bool host;             /* alloc gives memory of the host */
-    int chunk, chunk_rows; /* elements and rows, at most, of a chunk of logits that suits the
-                            * device */
-    int rows;              /* hypotheses of a step of translation that do */
-    bool panels;           /* TYPE_PACKED_I8 is what panels.h describes, in memory of the host: it
-                            * may be in a file, used where it lies */
+    bool host;             /* alloc returns memory that the host can read and write */
+    int chunk, chunk_rows; /* preferred largest number of elements, and of rows, of the chunk of
+                            * logits that the model computes at a time */
+    int step_rows;         /* preferred number of hypotheses per decoding step */
+    bool panels;           /* TYPE_PACKED_I8 has the layout of panels.h and is read from host
+                            * memory, so that a mapped file can be used without a copy */
     int activations;       /* linear takes the activation kinds below this one; ACT_KINDS: all */
 
     /* memory and order: the only calls that may fail or wait */
@@ -192,14 +195,14 @@ struct ops {
     void (*free)(struct backend *be, void *p);
     void (*zero)(struct backend *be, void *p, size_t bytes);
     void (*upload)(struct backend *be, void *dst, const void *src, size_t bytes);
-    /* The same beside the ops that are on their way, none of which may use dst; those that come
-     * after wait for it. */
+    /* Like upload, but concurrent with the ops that were called before, none of which may use dst.
+     * The ops that are called after it wait for it. */
     void (*upload_ahead)(struct backend *be, void *dst, const void *src, size_t bytes);
-    /* dst, which must live until then, is there after sync */
+    /* dst holds the data after the next sync and must stay valid until then. */
     void (*download)(struct backend *be, void *dst, const void *src, size_t bytes);
     enum heed_status (*sync)(struct backend *be, struct heed_error *err);
     void (*close)(struct backend *be);
-    /* See heed_engine_note; NULL: there is never anything to say. */
+    /* What heed_engine_note returns; NULL: nothing to say in any precision. */
     const char *(*note)(struct backend *be, enum heed_precision precision);
 
     /* forward */
@@ -221,22 +224,22 @@ struct ops {
     /* de[id] += drop(dy) * sqrt(D) */
     void (*embed_bwd)(struct backend *be, struct mat de, const int32_t *id, struct mat dy,
                       struct drop d);
-    /* dw += dyT x; dx = beta*dx + dy w (absent: not wanted). f is the activation that the linear
-     * before this one made x with, x = drop(f(z)) with a z of its own: dx is taken back through
-     * dropout and f too and is the gradient of that z, and db (absent: not wanted), the gradient of
-     * that linear's bias, += column sums of dx as stored. f.z, where present, is read. With an
-     * activation, dropout or db, dx is present and beta is 0. */
+    /* dw += dyT x; dx = beta*dx + dy w (dx absent: not computed). f is the activation with which
+     * the linear before this one computed x = drop(f(z)). dx is multiplied by the derivative of
+     * that too, so it becomes the gradient of that linear's z, and db (absent: not computed) +=
+     * column sums of dx as stored, the gradient of that linear's bias. Where f is not {0} or db is
+     * present, dx is present and beta is 0. */
     void (*linear_bwd)(struct backend *be, struct mat dx, float beta, struct mat db, struct mat dw,
                        struct mat dy, struct mat x, struct mat w, struct activation f);
     /* db += column sums of dy as stored: the gradient of a bias b in y = x wT + b where nothing
      * else sums dy. (linear_bwd's db is the bias of the linear before, add_norm_bwd's drb that of
      * the linear that made r.) */
     void (*bias_bwd)(struct backend *be, struct mat db, struct mat dy);
-    /* writes dq, dk, dv of the rows that a's sentences own; reads a's q, k, v, o, lse */
+    /* Writes dq, dk and dv in the rows of a's sentences; reads a's q, k, v, o and lse. */
     void (*attend_bwd)(struct backend *be, const struct attention *a, struct mat dq, struct mat dk,
                        struct mat dv, struct mat dout);
-    /* dx: gradient of x; dr: of r, the same through dropout; drb (absent: not wanted) += column
-     * sums of dr as stored, for the bias that r was made with */
+    /* dx: the gradient of x; dr = drop(dx): that of r; drb (absent: not computed) += column sums of
+     * dr as stored: the gradient of the bias of the linear that computed r */
     void (*add_norm_bwd)(struct backend *be, struct mat dx, struct mat dr, struct mat drb,
                          struct mat dg, struct mat db, struct mat dy, struct mat xhat,
                          struct mat rstd, struct mat g, struct drop d);
@@ -248,10 +251,11 @@ struct ops {
 
     /* optimizer: p, m, v, g are [1,n] */
 
-    /* *out = sum of squares of g, in double; in device memory */
+    /* *out = sum of squares of g, in double; out points to device memory */
     void (*sqnorm)(struct backend *be, double *out, struct mat g);
-    /* One sweep (paper 5.3): reads *sq as sqnorm wrote it and decides on skip and clip. copy, when
-     * present, gets p rounded to its type. */
+    /* One sweep over all parameters (paper 5.3). It reads *sq, which sqnorm wrote, and from it
+     * decides whether to skip the step or clip the gradient. copy, where present, becomes p rounded
+     * to copy's type. */
     void (*adam)(struct backend *be, struct mat p, struct mat m, struct mat v, struct mat copy,
                  struct mat g, const double *sq, const struct adam *h);
     /* dst = src, rounded to dst's type; same shape */
@@ -261,47 +265,48 @@ struct ops {
 
     /* Bytes of a matrix of a packed type. */
     size_t (*pack_bytes)(enum type type, int rows, int cols);
-    /* w, of a packed type, gets the weights. In bf16 and int8 they are rounded, and so is every row
-     * of x in linear, of which they then take no other form than F32. */
+    /* Stores weights in w, whose type is packed. BF16 and I8 round the weights; linear then rounds
+     * every row of x in the same way. With packed weights x and y of linear are F32. */
     void (*pack)(struct backend *be, struct mat w, struct stored from);
     /* cache row at[i] = rows row i */
     void (*cache_put)(struct backend *be, struct mat cache, struct mat rows, const int32_t *at);
-    /* For each row the k largest log-probabilities, largest first, the lower id first among
-     * equals; behind them those of the row's ids in want [N*wants], where -1 is nothing and has
-     * -INFINITY. score, id: [N*(k+wants)]. */
+    /* For each row of logits the k largest log-probabilities, largest first, among equals the lower
+     * id first; then the log-probabilities of the row's ids in want [N*wants], -INFINITY where an
+     * id is -1. score, id: [N*(k+wants)]. */
     void (*topk)(struct backend *be, struct mat logits, int k, const int32_t *want, int wants,
                  float *score, int32_t *id);
 
-    /* recording; NULL where a device gains nothing by it */
+    /* graph capture; NULL where it would not make a device faster */
 
-    /* The ops between these two are not run but kept. record: false where they are not, this time;
-     * recorded: NULL where they cannot be. They stand between an upload and a download, and were
-     * run once before. */
-    bool (*record)(struct backend *be);
-    struct graph *(*recorded)(struct backend *be);
-    /* Runs what was recorded: the same ops on the same memory, whatever it holds by now. */
-    void (*replay)(struct backend *be, struct graph *g);
-    void (*forget)(struct backend *be, struct graph *g);
+    /* The ops between capture_begin and capture_end are not run but become a graph. They run no
+     * upload or download and were run once before. capture_begin returns false where the device
+     * cannot capture at present; then the ops run as usual and capture_end is not called.
+     * capture_end returns NULL where the capture failed. */
+    bool (*capture_begin)(struct backend *be);
+    struct graph *(*capture_end)(struct backend *be);
+    /* Runs the captured ops on the memory they were called with, whatever it holds now. */
+    void (*graph_launch)(struct backend *be, struct graph *g);
+    void (*graph_free)(struct backend *be, struct graph *g);
 
-    /* measuring; NULL where the device is this machine's own */
+    /* measuring; NULL where the device is the CPU */
 
-    /* Bytes of the device's memory that are in use, by whomever. */
-    size_t (*memory)(struct backend *be);
-    /* The first call starts a clock for each op. A later one waits, gives the times since then and
-     * stops the clocks: at most max of them; returns how many. */
+    /* Bytes of device memory in use by all processes. */
+    size_t (*memory_used)(struct backend *be);
+    /* The first call starts to time every op. The next call waits for the device, stores the times
+     * since the first in out, at most max of them, stops timing and returns how many there are. */
     int (*trace)(struct backend *be, struct op_time *out, int max);
 };
 
 struct backend {
-    const struct ops *op; /* a backend embeds this struct first in its own */
+    const struct ops *op; /* every backend has a struct of its own that begins with this one */
 };
 
-/* Opens a backend by name: see heed_engine_open. close frees it. */
+/* Opens the backend of a device: see heed_engine_open for its names. op->close frees it. */
 enum heed_status backend_open(struct backend **out, const char *device, int threads,
                               struct heed_error *err);
-/* What backend_open chooses from; each in its own directory. */
+/* The backends that backend_open chooses from; each has its own directory. */
 enum heed_status ref_open(struct backend **out, struct heed_error *err);
-/* isa: "baseline", "avx2" or "avx512"; NULL: the best this machine has. */
+/* isa: "baseline", "avx2" or "avx512"; NULL: the best that this machine has. */
 enum heed_status cpu_open(struct backend **out, const char *isa, int threads,
                           struct heed_error *err);
 #ifdef HEED_CUDA

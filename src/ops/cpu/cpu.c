@@ -1,10 +1,11 @@
 /*
- * cpu.c - the CPU backend: opens the kernels of the best ISA, and shares each op's work out among
- * threads. What is done to one row or span is in kernels.c; products are in linear.c, attention in
- * attention.c.
+ * cpu.c - the CPU backend: opens the kernels of the best ISA and distributes the work of each op
+ * over threads. The kernels for one row or span are in kernels.c; products are in linear.c,
+ * attention in attention.c.
  *
- * Rows and spans are independent of each other, and sums over rows belong to whoever owns the
- * columns, so no result depends on which thread did what. Order: cpu_open, ops, sync, close.
+ * Rows and spans are independent of each other, and a sum over rows is computed by one thread for
+ * each column, so results do not depend on the number of threads. Order: cpu_open, ops, sync,
+ * close.
  */
 #include <assert.h>
 #include <math.h>
@@ -26,7 +27,7 @@ enum {
     SPAN = 65536,       /* elements of a flat array that one thread takes at a time */
     MAX_THREADS = 1024, /* beyond this the runtime may not be able to start them */
     HUGE_PAGE = 2 << 20,
-    HUGE_FROM = 64 << 20 /* bytes of a block that asks for them */
+    HUGE_FROM = 64 << 20 /* bytes from which a block asks for huge pages */
 };
 
 static size_t size_min(size_t a, size_t b)
@@ -36,7 +37,7 @@ static size_t size_min(size_t a, size_t b)
 
 /* ---- memory and order ---- */
 
-/* What is swept from end to end asks for huge pages where it is large. */
+/* A large block that is used from end to end asks for huge pages. */
 static enum heed_status cpu_alloc(struct backend *be, void **p, size_t bytes, enum use use,
                                   struct heed_error *err)
 {
@@ -94,7 +95,7 @@ static void cpu_close(struct backend *be)
 
 /* ---- embedding ---- */
 
-/* Rows of packed weights are put together first. */
+/* Rows of packed weights are unpacked into y first. */
 static void embed_packed(struct cpu *cpu, struct mat y, const int32_t *id, const int32_t *pos,
                          struct mat e, struct mat position, struct drop d)
 {
@@ -127,7 +128,8 @@ static void cpu_embed(struct backend *be, struct mat y, const int32_t *id, const
     }
 }
 
-/* An id may occur in many rows: each thread owns a strip of columns and takes the rows in order. */
+/* An id may occur in many rows, so each thread adds up a strip of columns, over the rows in order.
+ */
 static void cpu_embed_bwd(struct backend *be, struct mat de, const int32_t *id, struct mat dy,
                           struct drop d)
 {
@@ -246,7 +248,8 @@ static void cpu_adam(struct backend *be, struct mat p, struct mat m, struct mat 
                      size_min(n - i, SPAN), factor, h);
 }
 
-/* A matrix may be one row of all parameters or many short rows: both are cut. */
+/* Both rows and columns are divided among the threads: a matrix may be one row of all parameters or
+ * many short rows. */
 static void cpu_cast(struct backend *be, struct mat dst, struct mat src)
 {
     struct cpu *cpu = cpu_of(be);
@@ -294,7 +297,7 @@ static const struct ops cpu_ops = {
     .host = true,
     .chunk = 8 << 20,
     .chunk_rows = 1024,
-    .rows = 128,
+    .step_rows = 128,
     .panels = true,
     .activations = ACT_KINDS,
     .alloc = cpu_alloc,
@@ -334,9 +337,9 @@ static void *thread_wait(void *gate)
     return NULL;
 }
 
-/* OpenMP's runtime ends the process where it cannot start a thread. So n threads are started here
- * first, all at once, to see that they can be had. After they have ended OpenMP starts its team,
- * which reuses their stacks. */
+/* OpenMP's runtime ends the process where it cannot start a thread. So this function first starts n
+ * threads of its own at the same time; where that fails, the caller gets an error. After these have
+ * ended OpenMP starts its team, which reuses the memory of their stacks. */
 static enum heed_status threads_start(int n, struct heed_error *err)
 {
     pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
@@ -350,7 +353,7 @@ static enum heed_status threads_start(int n, struct heed_error *err)
     for (int i = 1; i < started; i++) pthread_join(thread[i], NULL);
     free(thread);
     if (code) return error_set(err, HEED_ENOMEM, "cannot start %d threads: %s", n, strerror(code));
-    int present = 0; /* a region in which nothing happens would be left out by the compiler */
+    int present = 0; /* the compiler would remove a parallel region without an effect */
 #pragma omp parallel num_threads(n) reduction(+ : present)
     present += 1;
     assert(present >= 1 && present <= n);

@@ -322,7 +322,7 @@ struct graph {
     cudaGraphExec_t exec;
 };
 
-static bool op_record(struct backend *be)
+static bool op_capture_begin(struct backend *be)
 {
     struct gpu *c = gpu_of(be);
     if (c->trace || c->plain || c->failed.status) return false;
@@ -333,7 +333,7 @@ static bool op_record(struct backend *be)
     return false;
 }
 
-static struct graph *op_recorded(struct backend *be)
+static struct graph *op_capture_end(struct backend *be)
 {
     struct gpu *c = gpu_of(be);
     cudaGraph_t graph = NULL;
@@ -349,14 +349,14 @@ static struct graph *op_recorded(struct backend *be)
     return NULL;
 }
 
-static void op_replay(struct backend *be, struct graph *g)
+static void op_graph_launch(struct backend *be, struct graph *g)
 {
     struct gpu *c = begin(be, "replay", 0);
     cuda_check(c, cudaGraphLaunch(g->exec, c->stream));
     end(c);
 }
 
-static void op_forget(struct backend *be, struct graph *g)
+static void op_graph_free(struct backend *be, struct graph *g)
 {
     cudaSetDevice(gpu_of(be)->device);
     cudaStreamSynchronize(gpu_of(be)->stream);
@@ -366,7 +366,7 @@ static void op_forget(struct backend *be, struct graph *g)
 
 /* ---- measuring ---- */
 
-static size_t op_memory(struct backend *be)
+static size_t op_memory_used(struct backend *be)
 {
     size_t free_bytes = 0, total = 0;
     cudaSetDevice(gpu_of(be)->device);
@@ -400,7 +400,7 @@ static const struct ops table = {
     .name = "cuda",
     .chunk = CHUNK,
     .chunk_rows = CHUNK_ROWS,
-    .rows = 512,
+    .step_rows = 512,
     .activations = ACT_KINDS,
     .alloc = op_alloc,
     .free = op_free,
@@ -427,11 +427,11 @@ static const struct ops table = {
     .pack = op_pack,
     .cache_put = op_cache_put,
     .topk = op_topk,
-    .record = op_record,
-    .recorded = op_recorded,
-    .replay = op_replay,
-    .forget = op_forget,
-    .memory = op_memory,
+    .capture_begin = op_capture_begin,
+    .capture_end = op_capture_end,
+    .graph_launch = op_graph_launch,
+    .graph_free = op_graph_free,
+    .memory_used = op_memory_used,
     .trace = op_trace,
 };
 
