@@ -1,10 +1,10 @@
 /*
- * attention.c - attend and attend_bwd of the CPU backend: shares sentences and heads out to
+ * attention.c - attend and attend_bwd of the CPU backend: distributes sentences and heads over
  * threads.
  *
- * A task is one head of one sentence (in the forward pass, of a span of its queries), computed by
- * one kernel call of attention.h. Tasks write disjoint memory and their bits do not depend on who
- * runs them, so they are handed out as threads come free.
+ * A task is one head of one sentence (in forward, of a span of its queries) and one call of a
+ * kernel of attention.h. Tasks write disjoint memory and a task's bits do not depend on the thread
+ * that runs it, so each thread that becomes free takes the next task.
  */
 #include "ops/cpu/attention.h"
 
@@ -15,17 +15,18 @@
 #include "ops/bf16.h"
 #include "ops/cpu/cpu.h"
 
-/* The calling thread's, in a team of this backend */
+/* The work space of the calling thread, which is in an OpenMP team of this backend. */
 static void *cpu_work(const struct cpu *cpu)
 {
     return cpu->attend_work + (size_t)omp_get_thread_num() * ATTEND_WORK;
 }
 
-/* Long enough to pack a sentence's keys once for many queries, short enough that one long sentence
- * keeps several threads busy. */
+/* Queries of a task: enough to pack the keys of a sentence once for many queries, few enough that
+ * one long sentence gives work to several threads. */
 enum { SPAN = 128 };
 
-/* Tasks taken at a time: few enough calls of the scheduler, enough of them to even out. */
+/* Tasks that a thread takes at a time: many, so that the scheduler is called rarely; not too many,
+ * so that the threads end at about the same time. */
 static int batch_size(long tasks, int threads)
 {
     long n = tasks / (threads * 16L);
@@ -49,8 +50,8 @@ static float element(struct mat m, int row, int col)
     return m.type == TYPE_BF16 ? bf16_to_float(*(const uint16_t *)x) : *(const float *)x;
 }
 
-/* The weights of one query and head, from its scores and their log-sum-exp: a second and plain way,
- * for pictures need no speed. */
+/* The attention weights of one query and head, computed from its scores and their log-sum-exp.
+ * Only alignments and pictures ask for them, so this is plain C. */
 static void weights_row(const struct attention *a, int b, int i, int head)
 {
     const struct seqs *s = &a->seqs;

@@ -1,17 +1,17 @@
 /*
- * attention.h - what one thread does to one sentence and one head; attention_kernels.c fills this
- * table once per ISA, attention.c shares the work out.
+ * attention.h - the attention kernels: the work of one thread on one head of one sentence.
+ * attention_kernels.c fills this table once per ISA, attention.c distributes the work.
  *
- * A call needs ATTEND_WORK bytes of work space, whatever the sentence's length, and little stack:
- * threads may have as little as their creator gives them. A query's result depends on its own row
- * and on the keys it sees, not on the queries beside it, so decoding from a cache gives the bits
- * that the whole sentence at once would.
+ * A call needs ATTEND_WORK bytes of work space, whatever the length of the sentence, and little
+ * stack, because a program may give its threads small ones. The result of a query depends on its
+ * own row and on the keys it sees, not on the other queries, so decoding with a KV cache gives the
+ * same bits as the whole sentence at once.
  */
 #ifndef HEED_OPS_CPU_ATTENTION_H
 #define HEED_OPS_CPU_ATTENTION_H
 #include "ops/ops.h"
 
-/* Bytes, for each thread, aligned to a page */
+/* Bytes of work space of each thread, aligned to a page. */
 enum { ATTEND_WORK = 420 << 10 };
 
 struct attend_grad {
@@ -21,10 +21,10 @@ struct attend_grad {
 
 struct attend_kernels {
     const char *isa;
-    /* queries [first, last) of a sentence, counted from its start: writes their o and lse */
+    /* Writes o and lse of queries [first, last) of a sentence, counted from its first query. */
     void (*forward)(const struct attention *a, int sentence, int head, int first, int last,
                     void *work);
-    /* a whole sentence: writes its dq, dk and dv */
+    /* Writes dq, dk and dv of a whole sentence. */
     void (*backward)(const struct attend_grad *g, int sentence, int head, void *work);
 };
 

@@ -2,17 +2,18 @@
  * attention_kernels.c - softmax(q kT / sqrt(dk)) v of one sentence and one head, and its gradient
  * (paper 3.2.1). Compiled once per ISA; see attention.h.
  *
- * The scores exist only as tiles of a block of queries by a block of keys; most sentences are one
- * tile. What takes part in a tile is copied to panels (panel.h), keys transposed, so that scores
- * are vectors over keys. All products of both passes are then the same kernel:
+ * The scores are never stored as a whole but computed in tiles of a block of queries by a block of
+ * keys; most sentences are one tile. The rows of a tile are copied to panels (panel.h), keys
+ * transposed, so that scores are vectors over keys. All products of both passes are then the same
+ * kernel:
  *
  *   forward:  s = q kT;  p = exp(s - top), top and sum kept running over key blocks;  o = p v / sum
  *   backward: s = q kT;  p = exp(s - lse);  dp = do vT;  ds = p * (dp - delta), delta = do . o;
  *             dv = pT do;  dk = dsT q;  dq = ds k
  *
  * q is scaled by 1/sqrt(dk) as it is copied. Dropout multiplies p after the sum is taken, and dp.
- * A weight that a query may not see is exactly 0 and every sum runs over keys or columns in one
- * order, so a query's bits do not depend on which tile it falls in.
+ * The weight of a masked key is exactly 0 and every sum runs over keys or columns in one order, so
+ * the bits of a query do not depend on the tile it is in.
  */
 #include "base/minmax.h"
 #include "ops/cpu/attention.h"
@@ -23,8 +24,8 @@ enum {
     KEYS = 128,   /* most keys of a tile */
     SCORES = QUERIES * KEYS,
     QPANEL = 4096,         /* floats of a panel of query rows */
-    KPANEL = 8192,         /* floats that a panel of key rows should take, and ... */
-    KPANEL_MAX = 16 * 1024 /* ... will take for the widest head */
+    KPANEL = 8192,         /* preferred floats of a panel of key rows */
+    KPANEL_MAX = 16 * 1024 /* floats of a panel of key rows of the widest head */
 };
 
 static int clamp(int x, int low, int high)
@@ -32,9 +33,9 @@ static int clamp(int x, int low, int high)
     return x < low ? low : x > high ? high : x;
 }
 
-/* ---- lanes to rows ---- */
+/* ---- sums and maxima of W vectors ---- */
 
-/* Lane r of the result is the sum of the lanes of x[r], in lane order; x is used up. */
+/* Lane r of the result is the sum of the lanes of x[r], in lane order; x is overwritten. */
 INLINE vf sum_rows(vf x[W])
 {
     transpose(x);
@@ -50,7 +51,7 @@ INLINE vf top_rows(vf x[W])
     return r;
 }
 
-/* -1 in the lanes below n, which may be any number */
+/* A mask of the lanes below n; n may be negative or larger than W. */
 INLINE vi lanes_below(int n)
 {
     vi lane;
@@ -65,8 +66,8 @@ struct job {
     int head;
     int q0, nq, k0, nk; /* first row and number of rows of queries and keys */
     int dk, dv;         /* width of the head */
-    int ldk, ldv;       /* the same in the panels: whole vectors */
-    int queries, keys;  /* of a tile */
+    int ldk, ldv;       /* width of the head in the panels: dk and dv rounded up to whole vectors */
+    int queries, keys;  /* largest numbers of a tile */
     float scale;
 };
 
@@ -89,7 +90,7 @@ static struct job job_make(const struct attention *a, int sentence, int head)
     return j;
 }
 
-/* Rows of this head: queries or what lies beside them, and keys or values. */
+/* Rows of this head: of q, o or dout; and of k or v. */
 static struct source query_rows(const struct job *j, struct mat m, int i, int width)
 {
     return (struct source){m, NULL, j->q0 + i, j->head * width};
@@ -99,7 +100,7 @@ static struct source key_rows(const struct job *j, struct mat m, int first, int 
     return (struct source){m, j->a->seqs.at, j->k0 + first, j->head * width};
 }
 
-/* How many keys query i sees: all, or up to its own place counted from the end. */
+/* Number of keys that query i sees: all, or with a causal mask those up to its own position. */
 static int job_seen(const struct job *j, int i)
 {
     return j->a->seqs.causal ? clamp(j->nk - j->nq + i + 1, 0, j->nk) : j->nk;
@@ -115,19 +116,20 @@ static struct tile tile_make(const struct job *job, int i, int last, int j)
     int nj = int_min(job->keys, job->nk - j);
     return (struct tile){i, int_min(job->queries, last - i), j, nj, round_up(nj)};
 }
-/* How many keys of the tile its row r sees. */
+/* Number of keys of the tile that its row r sees. */
 static int tile_seen(const struct job *job, const struct tile *t, int r)
 {
     return clamp(job_seen(job, t->i + r) - t->j, 0, t->nj);
 }
-/* The first row of the tile that sees its key c; t->ni: none does. */
+/* The first row of the tile that sees its key c; t->ni where no row does. */
 static int tile_first(const struct job *job, const struct tile *t, int c)
 {
     if (!job->a->seqs.causal) return 0;
     return clamp(t->j + c - (job->nk - job->nq) - t->i, 0, t->ni);
 }
 
-/* p [ni][ld] = x [ni][ldx] yT, yT [depth][ld], in the vectors that a query may see part of */
+/* p [ni][ld] = x [ni][ldx] yT, yT [depth][ld]; vectors of keys that no query of a block of rows
+ * sees are not computed. */
 static void scores(const struct job *job, const struct tile *t, float *p, const float *x, int ldx,
                    const float *yt, int depth)
 {
@@ -168,14 +170,14 @@ static struct drop_row weight_drop(const struct job *job, int i)
 
 /* ---- forward ---- */
 
-/* What is known of each query after some of its key blocks. */
+/* State of the online softmax of each query after some of its key blocks. */
 struct running {
     PANEL(top, QUERIES);   /* largest score; -inf: no key yet */
     PANEL(sum, QUERIES);   /* of exp(score - top) */
-    PANEL(scale, QUERIES); /* what the last block did to the weights of earlier ones */
+    PANEL(scale, QUERIES); /* factor by which the last block scaled the weights of earlier blocks */
 };
 
-/* Hides the scores that a query does not see; returns the largest of the others, lane by lane. */
+/* Sets the scores of masked keys to -inf; returns the largest of the others, lane by lane. */
 INLINE vf mask_row(float *p, int seen)
 {
     vf top = vf_all(-INFINITY);
@@ -187,7 +189,7 @@ INLINE vf mask_row(float *p, int seen)
     return top;
 }
 
-/* Scores to weights relative to the row's top, dropped after they are summed lane by lane. */
+/* Turns scores into exp(score - top), returns their sums lane by lane, then applies dropout. */
 INLINE vf weigh_row(float *p, int ld, int seen, float top, bool drop, struct drop_row d, int key)
 {
     vf sum = {0};
@@ -202,7 +204,7 @@ INLINE vf weigh_row(float *p, int ld, int seen, float top, bool drop, struct dro
     return sum;
 }
 
-/* The online softmax: scores of a tile to weights, W rows at a time. */
+/* One step of the online softmax: turns the scores of a tile into weights, W rows at a time. */
 static void soften(const struct job *job, const struct tile *t, float *p, struct running *run)
 {
     bool drop = job->a->drop.p > 0;
@@ -214,7 +216,7 @@ static void soften(const struct job *job, const struct tile *t, float *p, struct
             part[r] = mask_row(p + (g + r) * t->ld, seen[r]);
         }
         vf old = load(run->top + g), top = vf_max(old, top_rows(part));
-        /* Before the first key any finite top will do: exp(-inf - 0) is 0. */
+        /* A row without a key has no finite top; 0 stands in for it, as exp(-inf - 0) is 0. */
         vf base = vf_pick(top == -INFINITY, vf_all(0.0f), top);
         vf scale = vf_exp(old - base);
         for (int r = 0; r < n; r++) {
@@ -263,8 +265,8 @@ INLINE void score_one_as(const struct job *job, const struct tile *t, float *p, 
     }
 }
 
-/* The scores of a single query, as in decoding: its keys are used once, so they are turned in
- * registers and not kept. The same sums in the same order as in scores(). */
+/* The scores of a single query, as in decoding. Its keys are used once, so they are transposed in
+ * registers and not copied to a panel. The same sums in the same order as in scores(). */
 static void score_one(const struct job *job, const struct tile *t, float *p, const float *q)
 {
     if (job->a->k.type == TYPE_BF16)
@@ -295,7 +297,8 @@ INLINE void weigh_one_as(const struct job *job, const struct tile *t, float *o, 
     }
 }
 
-/* The values too are read where they lie. The same sums in the same order as in weigh(). */
+/* Like weigh() for a single query: values are read from their matrix, not from a panel. The same
+ * sums in the same order. */
 static void weigh_one(const struct job *job, const struct tile *t, float *o, bool add,
                       const float *p)
 {
@@ -305,7 +308,7 @@ static void weigh_one(const struct job *job, const struct tile *t, float *o, boo
         weigh_one_as(job, t, o, add, p, TYPE_F32);
 }
 
-/* What forward keeps of one tile. */
+/* The work space of forward: the panels of one tile. */
 struct forward_panels {
     PANEL(q, QPANEL);
     PANEL(kt, KPANEL_MAX);
@@ -322,7 +325,7 @@ static void forward(const struct attention *a, int sentence, int head, int first
     struct running run;
     struct job job = job_make(a, sentence, head);
     bool single = last - first == 1;
-    int packed = -1; /* the key block that kt and v hold */
+    int packed = -1; /* first key of the block that kt and v hold; -1: none */
     for (int i = first; i < last; i += job.queries) {
         struct tile t = tile_make(&job, i, last, 0);
         load_rows(m->q, job.ldk, query_rows(&job, a->q, i, job.dk), t.ni, job.dk, job.scale);
@@ -352,7 +355,7 @@ static void forward(const struct attention *a, int sentence, int head, int first
 
 /* ---- backward ---- */
 
-/* What backward keeps of one tile. */
+/* The work space of backward: the panels of one tile. */
 struct backward_panels {
     PANEL(q, QPANEL);
     PANEL(o, QPANEL);
@@ -401,7 +404,8 @@ static void load_queries(const struct job *job, const struct attend_grad *g, con
     }
 }
 
-/* p: weights with dropout, ds: gradient of the scores; 0 where a query does not see a key */
+/* Computes p, the weights after dropout, and ds, the gradient of the scores; both are 0 where a key
+ * is masked. */
 static void grad_scores(const struct job *job, const struct tile *t, struct backward_panels *m)
 {
     bool drop = job->a->drop.p > 0;
@@ -422,7 +426,8 @@ static void grad_scores(const struct job *job, const struct tile *t, struct back
     }
 }
 
-/* dq of a tile's queries, from ds of all their keys; q was scaled, so its gradient is too */
+/* Stores dq of the queries of a tile. q was scaled as it was copied, so its gradient is scaled too.
+ */
 static void store_queries(const struct job *job, const struct attend_grad *g, const struct tile *t,
                           const struct backward_panels *m)
 {
@@ -438,8 +443,8 @@ static void store_keys(const struct job *job, const struct attend_grad *g, const
     store_rows(g->dv, row, job->head * job->dv, m->dv, job->ldv, t->nj, job->dv, 1.0f);
 }
 
-/* dk and dv, key block by key block. A sentence of one block has all of a query's gradient in one
- * tile, so dq is written on the way. */
+/* Computes dk and dv, key block by key block. In a sentence of one key block all keys of a query
+ * are in one tile, so dq is computed here too. */
 static void backward_keys(const struct job *job, const struct attend_grad *g,
                           struct backward_panels *m)
 {
@@ -465,8 +470,8 @@ static void backward_keys(const struct job *job, const struct attend_grad *g,
     } while ((j += job->keys) < job->nk);
 }
 
-/* dq, query block by query block: for sentences of more than one key block the tiles are computed
- * a second time, which is what it costs to need no memory that grows with the sentence. */
+/* Computes dq, query block by query block, for sentences of more than one key block. It computes
+ * the tiles a second time, so that the work space need not grow with the sentence. */
 static void backward_queries(const struct job *job, const struct attend_grad *g,
                              struct backward_panels *m)
 {

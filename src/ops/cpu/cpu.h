@@ -1,9 +1,9 @@
 /*
- * cpu.h - inside the CPU backend: OpenMP drivers in cpu.c, linear.c and attention.c; kernels by
- * ISA in kernels.c (compiled once per ISA); matrix products in gemm.h.
+ * cpu.h - private to the CPU backend. OpenMP drivers are in cpu.c, linear.c and attention.c;
+ * kernels in kernels.c, which is compiled once per ISA; matrix products in gemm.h.
  *
- * Determinism: work is cut into pieces that depend on the shapes alone, never on the number of
- * threads, and each piece is computed by one thread in a fixed order.
+ * Determinism: work is divided into pieces by the shapes alone, never by the number of threads, and
+ * each piece is computed by one thread in a fixed order.
  */
 #ifndef HEED_OPS_CPU_H
 #define HEED_OPS_CPU_H
@@ -22,7 +22,7 @@ struct cpu {
     char *attend_work; /* [threads][ATTEND_WORK] */
     struct gemm *gemm;
     struct packed_work packed;
-    struct heed_error failed; /* of a packed product; sticks until sync */
+    struct heed_error failed; /* first error of a packed product; kept until sync returns it */
     double *partial;          /* [CPU_PARTIALS] partial sums of sqnorm */
 };
 
@@ -48,7 +48,7 @@ static inline int cpu_team(const struct cpu *cpu, size_t elements)
     return elements < CPU_SMALL ? 1 : cpu->threads;
 }
 
-/* With a choice that was made beforehand; the machine has what it needs. For tests. */
+/* Like cpu_open with the instructions that isa names, which the machine must have. For tests. */
 enum heed_status cpu_open_isa(struct backend **out, int threads, const struct isa *isa,
                               struct heed_error *err);
 

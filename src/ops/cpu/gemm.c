@@ -1,5 +1,5 @@
 /*
- * gemm.c - matrix products: who computes them, and what went wrong.
+ * gemm.c - matrix products: chooses who computes them and keeps the first error.
  *
  * Place: between linear.c and the two ways to compute a product, gemm_dnnl.c and gemm_plain.c.
  * Order: gemm_open, gemm_run many times, gemm_status at sync, gemm_free.
@@ -16,7 +16,7 @@
 #include "ops/cpu/isa.h"
 #include "ops/cpu/kernels.h"
 
-/* A matrix in f32, for operands that are bf16; grows as needed. */
+/* Memory for a bf16 matrix that is widened to f32; grows as needed. */
 struct wide {
     float *v;
     size_t bytes;
@@ -26,10 +26,10 @@ struct gemm {
     int threads;
     struct isa isa;
     const struct isa_kernels *kernels;
-    struct gemm_dnnl *dnnl;   /* NULL: every product is gemm_plain_run's */
-    struct wide a, b, c;      /* where products of bf16 are computed in f32 */
+    struct gemm_dnnl *dnnl;   /* NULL: gemm_plain_run computes every product */
+    struct wide a, b, c;      /* operands of bf16 products that are computed in f32 */
     void *work;               /* for gemm_plain_run; NULL until first needed */
-    struct heed_error failed; /* the first failure not yet told */
+    struct heed_error failed; /* the first failure that gemm_status has not returned yet */
 };
 
 static void run_plain(struct gemm *g, const struct gemm_job *j)
@@ -63,7 +63,7 @@ static void cast(const struct gemm *g, struct mat to, struct mat from)
                                (size_t)to.cols);
 }
 
-/* A matrix of m's shape in f32; its p is NULL where there is no memory for it. */
+/* A matrix of m's shape in f32; its p is NULL and err is set where memory is lacking. */
 static struct mat wide_reserve(struct wide *w, struct mat m, struct heed_error *err)
 {
     size_t bytes = ((size_t)m.rows * m.cols * sizeof *w->v + 63) / 64 * 64;
@@ -76,8 +76,8 @@ static struct mat wide_reserve(struct wide *w, struct mat m, struct heed_error *
     return mat_make(w->v, m.rows, m.cols, TYPE_F32);
 }
 
-/* By oneDNN, whose kernels read and write f32: the same sums of the same products, which f32 holds
- * exactly, rounded to bf16 once at the end. */
+/* Computes a bf16 product with oneDNN's f32 kernels. f32 represents the product of two bf16 numbers
+ * exactly; the f32 sums are rounded to bf16 once at the end. */
 static enum heed_status run_widened(struct gemm *g, const struct gemm_job *j,
                                     struct heed_error *err)
 {
@@ -132,8 +132,8 @@ enum heed_status gemm_open(struct gemm **out, int threads, const struct isa *isa
     assert(threads >= 1);
     struct gemm *g = calloc(1, sizeof *g);
     if (!g) return error_memory(err, sizeof *g, "matrix products");
-    /* oneDNN plans for all the threads it is promised and leaves out the work of those that do not
-     * come, so none may be promised that OpenMP would not give. */
+    /* oneDNN divides the work among the number of threads it is told. If OpenMP started fewer, part
+     * of the work would not be done, so the number is limited to what OpenMP starts. */
     int most = omp_get_thread_limit();
     g->threads = threads < most ? threads : most;
     g->isa = *isa;

@@ -3,24 +3,25 @@
  *
  * Place: under gemm.c. Order: gemm_dnnl_open, gemm_dnnl_run many times, gemm_dnnl_free.
  *
- * A primitive is code generated for one shape, which takes longer to make than many a product to
- * compute. So primitives are kept in a hash table under everything that shapes them. The matrices
- * stay in their row-major layout; what a primitive wants in another it copies into the scratch
- * memory, which is ours and shared by all primitives: oneDNN's own belongs to the thread that made
- * the primitive, and a struct gemm may come to be used from another.
+ * A primitive is code generated for one shape. Generating it can take longer than computing the
+ * product, so primitives are kept in a hash table whose key is all that the code depends on. The
+ * matrices stay in their row-major layout; a primitive that needs another layout copies them into
+ * scratch memory. The scratch memory is allocated here and shared by all primitives: oneDNN's own
+ * belongs to the thread that created the primitive, and another thread may use this struct gemm.
  *
  * How the promises of gemm.h are kept:
- * - Only "brg" kernels are taken. They add in an order that the inner side decides. The others
- *   (before AVX-512, in bf16 without its instructions, for views with other columns beside them)
- *   treat the last rows unlike the first and cut them by the number of threads.
- * - Kernels for AMX are not taken. They split the inner side among the threads: on a Xeon with AMX,
- *   oneDNN 2.6 gave other bits with 2 threads than with 1, and with 272 rows than with 784. And
- *   where a virtual machine shows the flags of AMX but hides the CPUID leaf that describes its
- *   tiles, they end in an illegal instruction. (dnnl_set_max_cpu_isa would keep oneDNN from AMX as
- *   well, but for the whole process, before its first use only, and against what the user's
- *   environment asks for.)
- * - The long inner side of a weight gradient is cut here into pieces that are added one after the
- *   other; oneDNN would split it among the threads.
+ * - Only "brg" kernels are used. Their order of additions depends on the inner side alone. The
+ *   other kernels (before AVX-512, in bf16 without bf16 instructions, for column views of wider
+ *   matrices) compute the last rows differently from the first and divide the rows by the number of
+ *   threads.
+ * - Kernels for AMX are not used. They divide the inner side among the threads: on a Xeon with AMX,
+ *   oneDNN 2.6 gave other bits with 2 threads than with 1, and with 272 rows than with 784. And on
+ *   virtual machines that show the flags of AMX but hide the CPUID leaf that describes its tiles,
+ *   they end in an illegal instruction. (dnnl_set_max_cpu_isa would keep oneDNN from AMX as well,
+ *   but for the whole process, only before its first use, and it would override the user's
+ *   environment.)
+ * - The long inner side of a weight gradient is divided here into pieces that are added one after
+ *   the other; oneDNN would divide it among the threads.
  */
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
@@ -105,28 +106,28 @@ static const int arg_name[ARGS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST,
 
 enum { BF16 = 1, C_BF16 = 2, TA = 4, TB = 8, SUM = 16, BIAS = 32, RELU = 64 };
 
-/* Compared as bytes: no padding. */
+/* Keys are compared as bytes, so there must be no padding. */
 struct key {
     int32_t m, n, k, lda, ldb, ldc, flags;
 };
 
 struct product {
     struct key key;             /* m == 0: an empty slot */
-    dnnl_primitive_t primitive; /* NULL: oneDNN has no kernel that we take */
-    dnnl_memory_t mem[ARGS];    /* carry our pointers; NULL: it has no such argument */
-    size_t scratch;             /* bytes */
+    dnnl_primitive_t primitive; /* NULL: oneDNN has no kernel that is used here */
+    dnnl_memory_t mem[ARGS];    /* refer to the job's matrices; NULL: no such argument */
+    size_t scratch;             /* bytes of scratch memory */
 };
 
-/* A training run needs one to two thousand: the products of a layer times the numbers of rows that
- * occur, in steps of ROW_PAD. One takes 12 to 32 KiB, mostly code, and 0.15 to 0.35 ms to make. A
- * full table is emptied. */
+/* A training run needs one to two thousand primitives: the products of a layer times the distinct
+ * numbers of rows, in steps of ROW_PAD. A primitive takes 12 to 32 KiB, mostly code, and 0.15 to
+ * 0.35 ms to create. A full table is emptied. */
 enum { SLOTS = 4096, SLOTS_FULL = 2048 };
 
 struct gemm_dnnl {
     int threads;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    void *scratch; /* as large as the hungriest product so far */
+    void *scratch; /* as large as the product that needs most so far */
     size_t scratch_size;
     int used;
     struct product slot[SLOTS];
@@ -220,7 +221,7 @@ static dnnl_status_t product_build(struct product *p, const struct gemm_dnnl *d,
     return s;
 }
 
-/* Success also where there is no kernel: then the product is remembered without a primitive. */
+/* Also succeeds where oneDNN has no kernel that is used here: the product then has no primitive. */
 static dnnl_status_t product_init(struct product *p, const struct gemm_dnnl *d, const struct key *k)
 {
     const char *kernel = "";
@@ -254,9 +255,9 @@ static dnnl_status_t product_run(const struct product *p, const struct gemm_dnnl
 
 /* ---- oneDNN without memory ---- */
 
-/* oneDNN is written in C++: where an allocation fails it throws, through its C functions. Where the
- * one for generated code fails, it writes there all the same; so before code is generated more
- * memory must be free than that takes. */
+/* oneDNN is written in C++: where an allocation fails, it throws an exception through its C
+ * functions. Where the allocation for generated code fails, it writes to that address all the same;
+ * so before code is generated, more memory than that must be available. */
 enum { RESERVE = 8 << 20 };
 
 static bool memory_left(void)
@@ -308,7 +309,7 @@ static void table_clear(struct gemm_dnnl *d)
     d->used = 0;
 }
 
-/* The slot of this key, or the empty one where it belongs. */
+/* The slot of this key, or the empty slot in which it would be stored. */
 static struct product *table_find(struct gemm_dnnl *d, const struct key *k)
 {
     const int32_t v[] = {k->n, k->k, k->lda, k->ldb, k->ldc, k->flags};
@@ -331,8 +332,8 @@ static bool scratch_reserve(struct gemm_dnnl *d, size_t bytes)
     return d->scratch != NULL;
 }
 
-/* The product of this job, made when it is not there yet: the table has room. HEED_EUNSUPPORTED:
- * oneDNN has no kernel for it that we take. */
+/* The product of this job, created where the table does not have it yet; the table must have room.
+ * HEED_EUNSUPPORTED: oneDNN has no kernel for it that is used here. */
 static enum heed_status table_get(struct gemm_dnnl *d, struct product **out,
                                   const struct gemm_job *j, struct heed_error *err)
 {
@@ -355,10 +356,10 @@ static enum heed_status table_get(struct gemm_dnnl *d, struct product **out,
 
 /* ---- pieces of the inner side ---- */
 
-/* When a is transposed, oneDNN gives an inner side of 2048 or more to several threads. */
+/* When a is transposed, oneDNN divides an inner side of 2048 or more among threads. */
 enum { PIECE = 1024, PIECE_KINDS = 3 }; /* kinds: first, middle, last */
 
-/* The piece from k on. */
+/* The piece that begins at k. */
 static struct gemm_job piece_at(const struct gemm_job *j, int k)
 {
     struct gemm_job p = *j;
@@ -374,8 +375,8 @@ static struct gemm_job piece_at(const struct gemm_job *j, int k)
     return p;
 }
 
-/* All pieces are made ready first: one that is refused must find c untouched. Adding pieces in
- * bf16 would round each time, so such a c is refused. */
+/* Creates the primitives of all pieces first, because c must be untouched where a piece is refused.
+ * Adding pieces in bf16 would round each time, so a c in bf16 is refused. */
 static enum heed_status run_pieces(struct gemm_dnnl *d, const struct gemm_job *j,
                                    struct heed_error *err)
 {
@@ -398,8 +399,8 @@ static enum heed_status run_pieces(struct gemm_dnnl *d, const struct gemm_job *j
     return HEED_OK;
 }
 
-/* oneDNN plans for and runs on as many threads as OpenMP would give the caller. The setting is the
- * calling thread's own: no other thread of the process sees it change. */
+/* oneDNN uses as many threads as OpenMP would start for the caller. That setting belongs to the
+ * calling thread: other threads of the process do not see it change. */
 enum heed_status gemm_dnnl_run(struct gemm_dnnl *d, const struct gemm_job *j,
                                struct heed_error *err)
 {

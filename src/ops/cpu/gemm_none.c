@@ -1,6 +1,6 @@
 /*
- * gemm_none.c - what stands for gemm_dnnl.c in a build without oneDNN: every product is refused, so
- * that gemm.c gives it to gemm_plain.c.
+ * gemm_none.c - replaces gemm_dnnl.c in a build without oneDNN: it refuses every product, so that
+ * gemm.c gives all of them to gemm_plain.c.
  */
 #include "ops/cpu/gemm.h"
 

@@ -1,12 +1,12 @@
 /*
  * gemm_plain.c - matrix products in plain C: any type, any shape, any machine.
  *
- * Place: under gemm.c, for builds without oneDNN and for products that oneDNN does not take.
+ * Place: under gemm.c, for builds without oneDNN and for products that oneDNN does not compute.
  *
- * The result is cut into blocks, a thread to a block. What a block needs of both inputs is copied,
- * widened to f32, into slivers that the innermost function reads from front to back. Every element
- * of the result is one sum in the order of the inner side, whatever the blocks, so its bits depend
- * on nothing but its row of a and its column of b.
+ * The result is divided into blocks, each computed by one thread. The parts of both inputs that a
+ * block needs are copied, widened to f32, into slivers: some rows or columns interleaved, which the
+ * innermost function reads sequentially. Every element of the result is one sum in the order of the
+ * inner side, whatever the blocks, so its bits depend only on its row of a and its column of b.
  */
 #include <omp.h>
 #include <string.h>
@@ -16,11 +16,11 @@
 #include "ops/cpu/gemm.h"
 
 enum { STEP_M = GEMM_STEP_M, STEP_N = GEMM_STEP_N, STEP = STEP_M * STEP_N };
-/* Both are multiples of the steps. A small product is cut finer, into blocks of LEAST_N columns,
- * to give work to more threads. */
+/* BLOCK_M and BLOCK_N are multiples of the steps. A product of fewer than ENOUGH blocks is divided
+ * into narrower ones, of LEAST_N columns at least, to give work to more threads. */
 enum { BLOCK_M = 192, BLOCK_N = 256, BLOCK_K = 256, LEAST_N = 64, ENOUGH = 16 };
 
-/* Of one thread: about 400 KiB, meant to stay in the second-level cache. */
+/* Work space of one thread: about 400 KiB, so that it stays in the second-level cache. */
 struct work {
     float a[BLOCK_M * BLOCK_K];   /* [rows/STEP_M][k][STEP_M] */
     float b[STEP_N * BLOCK_K];    /* [k][STEP_N] */
@@ -53,7 +53,7 @@ static void pack(float *to, struct mat m, bool t, int at, int n, int width, int 
     }
 }
 
-/* One row of a step: the sums become numbers of c. */
+/* Stores one row of the sums of a step in c, with bias, beta and ReLU. */
 static void finish(const struct gemm_job *j, int r, int c, int n, const float *sum)
 {
     void *row = mat_at(j->c, r, c);

@@ -1,5 +1,5 @@
 /*
- * guard.h - calls into C++ from C, where an exception must not pass.
+ * guard.h - calls C functions that may end in a C++ exception, which must not pass through C.
  */
 #ifndef HEED_OPS_CPU_GUARD_H
 #define HEED_OPS_CPU_GUARD_H
@@ -7,8 +7,9 @@
 extern "C" {
 #endif
 
-/* What f(arg) returns; `thrown` where it ends in an exception, as a library in C++ does without
- * memory. C functions on the way are left as by longjmp, so f must not hold anything there. */
+/* Returns f(arg), or `thrown` where f ends in an exception, as a C++ library does when memory is
+ * lacking. An exception leaves C functions like longjmp, so f must not hold memory or locks across
+ * a call that may throw. */
 int guard_call(int (*f)(void *arg), void *arg, int thrown);
 
 #ifdef __cplusplus

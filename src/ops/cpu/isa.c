@@ -1,9 +1,9 @@
 /*
  * isa.c - which instructions the CPU backend uses. See isa.h.
  *
- * A flag of CPUID says that the processor knows an instruction, not that it may be used: the system
- * must also save the registers that it works on (XCR0). The flags of AMX are not looked at, because
- * no kernel for AMX is used: gemm_dnnl.c says why oneDNN's are not.
+ * A flag of CPUID says that the processor has an instruction, not that a program may use it: the
+ * operating system must also save the registers that the instruction uses (XCR0). The flags of AMX
+ * are not read, because no kernel for AMX is used: gemm_dnnl.c says why oneDNN's are not.
  */
 #include "ops/cpu/isa.h"
 
@@ -16,7 +16,7 @@
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/packed.h"
 
-/* ---- what the processor says ---- */
+/* ---- what the processor reports ---- */
 
 /* Flags by register, as the manuals of Intel and AMD name them */
 enum {
@@ -33,7 +33,7 @@ enum {
 };
 #define EBX7_AVX512VL (1u << 31)
 
-/* State that the system saves: the upper halves of 256-bit registers, and those of AVX-512 */
+/* State that the operating system saves: the registers of AVX, and those of AVX-512 too */
 enum { XCR0_AVX = 0x6, XCR0_AVX512 = 0xe6 };
 
 static bool has(uint64_t value, uint64_t bits)
@@ -74,7 +74,7 @@ struct cpuid isa_read(void)
 
 /* ---- what is chosen ---- */
 
-/* All that the compiler may use in a file of this level (cmake/kernels.cmake) */
+/* All instructions that the compiler may use in files of this level (cmake/kernels.cmake). */
 static bool has_avx2(const struct cpuid *c)
 {
     return has(c->ecx1, ECX1_OSXSAVE | ECX1_AVX | ECX1_FMA | ECX1_F16C) &&
@@ -87,9 +87,10 @@ static bool has_avx512(const struct cpuid *c)
            has(c->ebx7, EBX7_AVX512F | EBX7_AVX512DQ | EBX7_AVX512BW | EBX7_AVX512VL);
 }
 
-/* Where processors of Intel have AVX-512's dot products of bf16, these run at half the rate of f32
- * multiplications at best, so that two products in one instruction gain nothing; those of AMD run
- * at the full rate. Additions of f32 have units of their own on AMD's, which F32_PAIRS uses. */
+/* On Intel's processors the bf16 dot products of AVX-512 run at half the rate of f32
+ * multiplications at best, so that two products in one instruction gain nothing; on AMD's they run
+ * at the full rate. AMD's processors have separate units for additions of f32, which F32_PAIRS
+ * uses. */
 struct isa isa_best(const struct cpuid *c)
 {
     bool intel = !strcmp(c->vendor, "GenuineIntel"), amd = !strcmp(c->vendor, "AuthenticAMD");

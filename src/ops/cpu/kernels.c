@@ -1,12 +1,12 @@
 /*
- * kernels.c - what one thread of the CPU backend does to one row or one span. Compiled once per
- * ISA: -DISA=baseline, avx2 or avx512 with the flags of that ISA names the table this file fills.
+ * kernels.c - the row kernels of the CPU backend: see kernels.h. Compiled once per ISA:
+ * -DISA=baseline, avx2 or avx512 names the table that this file fills and comes with the compiler
+ * flags of that ISA. Called by the drivers in cpu.c and linear.c.
  *
  * Each kernel is written once, as an always-inline body over vec.h in which the element type is a
- * constant; the function in the table picks the type. What happens to one vector stands in a
- * function named _at, inlined twice: in the loop over whole vectors and for what is left, k < W
- * elements, at the end of the row. So a row's bits depend on nothing but the row. Called by the
- * drivers in cpu.c and linear.c.
+ * constant; the function in the table chooses the type. A function whose name ends in _at computes
+ * one vector. It is inlined twice: in the loop over whole vectors, and for the last k < W elements
+ * of the row. So the bits of a row depend on that row alone.
  */
 #include <assert.h>
 
@@ -101,12 +101,12 @@ static void embed_bwd(float *de, const void *dy, enum type t, int col, int n, fl
 
 /* ---- residual, dropout and layer norm: paper 3.1, 5.4 ---- */
 
-/* One row under the norm, as its three passes see it. */
+/* One row of the norm, which is read in three passes: mean, variance, result. */
 struct norm_row {
     const void *x, *r;
     enum type t;
     struct drop_row d;
-    float *sum; /* [n] x + r*mask, kept by the first pass; NULL: computed again in each */
+    float *sum; /* [n] x + r*mask, stored by the first pass; NULL: each pass computes it again */
 };
 
 INLINE vf norm_first(struct norm_row m, int i, int k)
@@ -154,7 +154,7 @@ INLINE float norm_body(void *y, void *xhat, struct norm_row m, const float *g, c
     return rstd;
 }
 
-enum { NORM_KEPT = 3072 }; /* rows up to this width keep the sum on the stack */
+enum { NORM_KEPT = 3072 }; /* rows up to this width store x + r*mask on the stack */
 
 INLINE float norm_typed(void *y, void *xhat, const void *x, const void *r, const float *g,
                         const float *b, int n, enum type t, struct drop_row d)
@@ -172,8 +172,8 @@ static float norm(void *y, void *xhat, const void *x, const void *r, const float
     return norm_typed(y, xhat, x, r, g, b, n, TYPE_F32, d);
 }
 
-/* What backward knows of a row: with u = dy*g,
- * dx = rstd * (u - mean(u) - xhat * mean(u*xhat)), and dr is dx through the mask. */
+/* Inputs of backward for one row. With u = dy*g,
+ * dx = rstd * (u - mean(u) - xhat * mean(u*xhat)), and dr = dx * mask. */
 struct norm_bwd_row {
     const void *dy, *xhat;
     const float *g;
@@ -222,11 +222,12 @@ static void norm_bwd(void *dx, void *dr, const void *dy, const void *xhat, float
 
 enum {
     GROUP = 4,      /* vectors of columns that are summed together, in registers */
-    ROW_BLOCK = 128 /* rows whose sum is kept apart, so that thousands of rows lose no digits */
+    ROW_BLOCK = 128 /* rows of a partial sum: summing in two levels loses fewer digits */
 };
 
-/* Adds the n <= GROUP*W columns at column `col`; dg and xhat absent together. What is there is
- * added to once, at the end: two backward passes give exactly twice the gradient. */
+/* Sums n <= GROUP*W columns from column col on. dg and xhat may be NULL, both or neither. The sums
+ * are added to db and dg once, at the end, so two backward passes give exactly twice the gradient.
+ */
 INLINE void column_group(float *dg, float *db, const void *dy, int ldy, const void *xhat, int ldx,
                          int rows, int col, int n, enum type t)
 {
@@ -332,7 +333,7 @@ INLINE void activate_bwd_body(void *dy, const void *z, int n, enum type t, enum 
     if (i < n) activate_bwd_at(dy, z, i, n - i, t, f, d);
 }
 
-/* After a ReLU the zeros of y are the mask: what was dropped is 0, what is above 0 was kept. */
+/* ReLU without z: y = f(z) * mask is 0 where the element was dropped or z was not above 0. */
 INLINE void relu_bwd_at(void *dy, const void *y, int i, int k, enum type t, float scale)
 {
     vf u = vf_load_part(dy, i, k, 0, t) * scale;
@@ -370,7 +371,7 @@ static void activate_bwd(void *dy, const void *y, const void *z, int n, enum typ
 
 /* ---- rows of logits ---- */
 
-/* The largest logit, NaNs aside, and the sum of all. */
+/* Returns the largest logit, not counting NaNs; *sum: the sum of all. */
 INLINE float row_survey(const void *x, int n, enum type t, double *sum)
 {
     vf top = vf_all(-INFINITY);
@@ -392,7 +393,7 @@ INLINE float row_survey(const void *x, int n, enum type t, double *sum)
     return vf_top(top);
 }
 
-/* exp(x - top) of k elements; kept in place of them where `keep` is not NULL. */
+/* exp(x - top) of k elements; also stored in keep where that is not NULL. */
 INLINE vf row_exp_at(const void *x, void *keep, int i, int k, enum type t, float top)
 {
     vf e = vf_exp(vf_load_part(x, i, k, -INFINITY, t) - top);
@@ -400,7 +401,7 @@ INLINE vf row_exp_at(const void *x, void *keep, int i, int k, enum type t, float
     return e;
 }
 
-/* Sum of exp(x - top): a NaN in the row or an infinite top comes out as a NaN. */
+/* Sum of exp(x - top); a NaN where the row has a NaN or top is infinite. */
 INLINE double row_exp_sum(const void *x, void *keep, int n, enum type t, float top)
 {
     double sum = 0;
@@ -446,8 +447,8 @@ static void xent(void *logits, int n, enum type t, int target, float eps, bool g
         xent_body(logits, n, TYPE_F32, target, eps, grad, loss);
 }
 
-/* Puts (x, i) among the m best so far, which are in order; the last of k falls out. NaNs rank with
- * -inf, and equals stay in order of id. */
+/* Inserts (x, i) into the sorted list of the m best so far, of which at most k are kept. A NaN
+ * counts as -inf, and equals stay in the order of their ids. */
 INLINE void best_insert(float *score, int32_t *id, int m, int k, float x, int i)
 {
     int at = int_min(m, k - 1);
@@ -460,8 +461,8 @@ INLINE void best_insert(float *score, int32_t *id, int m, int k, float x, int i)
     id[at] = i;
 }
 
-/* After the first k, a vector is looked into only when something in it beats the last of the k
- * best: on a row in random order that happens about k*log(n/k) times. */
+/* Inserts the elements of a vector that are larger than the last of the k best. Most vectors have
+ * none and are skipped: in a row in random order about k*log(n/k) have one. */
 INLINE void topk_at(const void *x, int i, int m, enum type t, int k, float *score, int32_t *id)
 {
     vf v = vf_load_part(x, i, m, -INFINITY, t);

@@ -1,8 +1,9 @@
 /*
- * kernels.h - what one thread does to one row or one span; kernels.c fills this table once per ISA.
+ * kernels.h - the row kernels of the CPU backend: the work of one thread on one row or one span.
+ * kernels.c fills this table once per ISA.
  *
  * Rows are contiguous; t is the element type of every void pointer in the call unless another is
- * named. Vectors of parameters and their gradients are f32.
+ * named. Vectors of parameters and their gradients are f32. mask: the factors of dropout.
  */
 #ifndef HEED_OPS_CPU_KERNELS_H
 #define HEED_OPS_CPU_KERNELS_H
@@ -14,8 +15,8 @@ struct kernels {
     /* y[c] = (e[c]*scale + position[c]) * mask[c] */
     void (*embed)(void *y, enum type t, const void *e, enum type te, const float *position, int n,
                   float scale, struct drop_row d);
-    /* de[c] += dy[c] * scale * mask[col + c] for c in [0, n): a strip of a row from column col on;
-     * de and dy point at the strip */
+    /* de[c] += dy[c] * scale * mask[col + c] for c in [0, n): a strip of a row that begins at
+     * column col; de and dy point to the strip */
     void (*embed_bwd)(float *de, const void *dy, enum type t, int col, int n, float scale,
                       struct drop_row d);
     /* y = norm(x + r*mask)*g + b; returns 1/std; xhat may be NULL; y may be x */
@@ -36,11 +37,11 @@ struct kernels {
                          enum activation_kind f, struct drop_row d);
     /* db[c] += sum over rows of dy: a strip of n columns, in row order */
     void (*add_columns)(float *db, const void *dy, int ld, int rows, int n, enum type t);
-    /* see xent in ops.h; one row; loss[2] */
+    /* xent of ops.h for one row; loss[2] */
     void (*xent)(void *logits, int n, enum type t, int target, float eps, bool grad, float *loss);
     double (*sum_squares)(const float *g, size_t n);
-    /* factor multiplies g, in place of h's scale and clip; the bias is corrected for h->step;
-     * copy: bf16 or NULL */
+    /* One span of adam in ops.h. factor multiplies g; it includes h's scale and clip. The bias is
+     * corrected for h->step. copy: bf16 or NULL */
     void (*adam)(float *p, float *m, float *v, uint16_t *copy, const float *g, size_t n,
                  float factor, const struct adam *h);
     void (*cast)(void *dst, enum type td, const void *src, enum type ts, size_t n);

@@ -4,9 +4,9 @@
  * Place: called through the op table for every projection, feed-forward and output layer; products
  * by gemm.h, rows by kernels.h.
  *
- * Products run on rows rounded up to ROW_PAD, so that batches of slightly different size share
- * their code. In y and dx the slack rows get something nobody reads; in the weight gradient the
- * rows are what is summed over, so there the slack rows of dy and x are cleared first.
+ * Products run on a row count rounded up to ROW_PAD, so that batches of slightly different size
+ * share generated code. The padding rows of y and dx get values that are never read. The weight
+ * gradient sums over rows, so the padding rows of dy and x are set to zero before it.
  */
 #include <assert.h>
 #include <string.h>
@@ -21,13 +21,13 @@ static struct mat padded(struct mat m)
     return m;
 }
 
-static void clear_slack(struct mat m)
+static void clear_padding(struct mat m)
 {
     for (int r = m.rows; r < padded(m).rows; r++)
         memset(mat_at(m, r, 0), 0, (size_t)m.cols * type_size(m.type));
 }
 
-/* y = x wT + b, through ReLU where asked. */
+/* y = x wT + b; with relu, max(0, x wT + b) */
 static void multiply(struct cpu *cpu, struct mat y, struct mat x, struct mat w, struct mat b,
                      bool relu)
 {
@@ -93,8 +93,8 @@ void cpu_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat db
     bool identity = f.kind == ACT_NONE && f.drop.p == 0;
     assert((dx.p && beta == 0) || (identity && !db.p));
     if (dy.rows == 0) return;
-    clear_slack(dy);
-    clear_slack(x);
+    clear_padding(dy);
+    clear_padding(x);
     gemm_run(cpu->gemm,
              &(struct gemm_job){.c = dw, .a = padded(dy), .b = padded(x), .ta = true, .beta = 1});
     if (!dx.p) return;

@@ -1,9 +1,9 @@
 /*
- * packed.c - packs weights, and shares a product with them out among threads; the arithmetic is in
+ * packed.c - packs weights and distributes products with them over threads; the arithmetic is in
  * packed_kernels.c. See packed.h.
  *
- * Every thread prepares some of the rows, waits for the others, and multiplies all rows with panels
- * of its own: columns of y have one owner.
+ * Every thread prepares some of the rows of x, waits for the others, and multiplies all rows with
+ * its share of the panels: each column of y is computed by one thread.
  */
 #include "ops/cpu/packed.h"
 
@@ -34,7 +34,7 @@ static int group_of(enum packed_kind kind)
     return kind == PACKED_F32 ? 1 : kind == PACKED_BF16 ? 2 : 4;
 }
 
-/* Bytes of a panel without what follows it, and with it */
+/* Bytes of a panel without the lines of scales and sums, and with them */
 static size_t body_of(enum packed_kind kind, int k)
 {
     if (kind == PACKED_I8) return panel_body(k);
@@ -53,7 +53,7 @@ size_t packed_bytes(enum packed_kind kind, int n, int k)
     return (size_t)ceiling(n, LANES) * stride_of(kind, k);
 }
 
-/* What follows the body of a panel */
+/* The scales of a panel, which follow its groups */
 static float *scales_of(enum packed_kind kind, const void *panel, int k)
 {
     return (float *)((char *)panel + body_of(kind, k));
@@ -78,7 +78,7 @@ static void row_init(struct row *r, struct stored from, int row, int k)
     r->k = k;
 }
 
-/* The *n numbers from i on */
+/* Numbers i to i + *n of the row */
 static const float *row_piece(struct row *r, int i, int *n)
 {
     size_t at = r->first + i;
@@ -91,7 +91,7 @@ static const float *row_piece(struct row *r, int i, int *n)
     return r->piece;
 }
 
-/* The power of two nearest to the length of the row from below; 0: all are zero */
+/* The largest power of two that is not above the Euclidean norm of the row; 0: all are zero */
 static float length_scale(struct row *r)
 {
     double sum = 0;
@@ -103,7 +103,7 @@ static float length_scale(struct row *r)
     return sum > 0 ? ldexpf(1, (int)fmin(fmax(floor(log2(sum) / 2), -126), 127)) : 0;
 }
 
-/* A lane of a panel from a row of weights. */
+/* Fills a lane of a panel from a row of weights. */
 static void fill_f32(void *panel, int lane, struct row *r)
 {
     float *to = panel, *scales = scales_of(PACKED_F32, panel, r->k);
@@ -160,8 +160,8 @@ static void fill_row(enum packed_kind kind, void *panel, struct stored from, int
         fill_f32(panel, lane, &r);
 }
 
-/* A whole panel of bf16 weights that are stored so: pairs trade places, which is most of what
- * loading a model takes. */
+/* Fills a whole panel from weights stored in bf16, a pair of numbers at a time: most of the time of
+ * loading a model is spent here. */
 static void fill_pairs(void *panel, const uint16_t *w, int k)
 {
     char *to = panel;
@@ -235,8 +235,8 @@ static enum heed_status work_reserve(struct packed_work *work, size_t bytes, str
     return HEED_OK;
 }
 
-/* Starting threads costs more than it saves below this: cycles, one for a line of weights and a
- * row, and MEMORY for bringing the line. */
+/* Starting threads costs more than it saves below SMALL cycles, where a line of weights takes
+ * MEMORY cycles to load and one for each row. */
 enum { SMALL = 8192, MEMORY = 6 };
 
 static int team_of(const struct packed_task *t, int panels, int threads)
@@ -244,7 +244,7 @@ static int team_of(const struct packed_task *t, int panels, int threads)
     return (size_t)panels * t->groups * (t->m + MEMORY) < SMALL ? 1 : threads;
 }
 
-/* Up to this many rows each thread prepares all of them for itself: that is faster than to wait for
+/* Up to this many rows each thread prepares all rows for itself, which is faster than waiting for
  * the others. */
 enum { FEW = 8 };
 

@@ -1,12 +1,12 @@
 /*
- * packed_kernels.c - what one thread does in a product with packed weights: prepares rows of x, and
- * multiplies them with panels. Compiled once per ISA; see packed.h.
+ * packed_kernels.c - the kernels of products with packed weights: prepare rows of x, and multiply
+ * them with panels. Compiled once per ISA; see packed.h.
  *
- * Every kind of number is multiplied in the same way. A lane of a panel holds 4 bytes of one row of
- * w, a group; the matching numbers of a row of x are given to all lanes, and `dot` adds the
- * products to the lane's sum. The sums of a tile, some rows and one panel, stay in registers over
- * the whole of k. Which tile a row falls into changes nothing in its own chains of sums, so its
- * bits are its own.
+ * Every kind of number is multiplied in the same way. A lane of a panel holds a group, 4 bytes of
+ * one row of w; the matching numbers of a row of x are broadcast to all lanes, and `dot` adds the
+ * products to the sum of each lane. The sums of a tile, some rows by one panel, stay in registers
+ * over the whole of k. The order of a row's additions does not depend on its tile, so neither do
+ * its bits.
  */
 #include "base/minmax.h"
 #include "ops/cpu/packed.h"
@@ -14,14 +14,15 @@
 #include "ops/quant.h"
 
 enum { LANES = PACKED_LANES, VECS = LANES / W, LINE = 4 * LANES };
-/* Rows of a tile. Eight chains of sums are enough to keep a processor busy; with fewer registers
- * there is room for 12 and 8 vectors of them. */
+/* Rows of a tile. Eight independent chains of additions hide their latency; with fewer registers
+ * there is room for 12 and 8 vectors of sums. */
 enum { ROWS = W == 16 ? 8 : W == 8 ? 6 : 2 };
-/* Prepared rows that go past all panels together: they stay in the second-level cache. */
+/* Bytes of prepared rows that are multiplied with all panels before the next rows: they stay in the
+ * second-level cache. */
 enum { BLOCK_BYTES = 512 << 10 };
 
-/* How w and x meet. The last two need an instruction that not every AVX-512 machine has; F32_PAIRS,
- * below, works on all and pays on some. */
+/* How w and x are multiplied. The last two need instructions that not every AVX-512 machine has;
+ * F32_PAIRS (see dot) works on all and is faster on some. */
 enum how { F32, BF16, I8, F32_PAIRS, BF16_DOT, I8_DOT };
 
 /* The i-th vector at p */
@@ -49,7 +50,9 @@ INLINE int32_t int_at(const char *p, int i)
     return r;
 }
 
-/* Lines of a panel that `dot` takes at once, and the bytes of a prepared row that meet them */
+/* Lines of a panel that `dot` multiplies at once, and the bytes of a prepared row that belong to
+ * them
+ */
 INLINE int lines(enum how how)
 {
     return how == F32_PAIRS ? PACKED_THREE : 1;
@@ -86,12 +89,13 @@ INLINE vi odd_bytes(vi w)
     return (vi)((vs)w >> 8);
 }
 
-/* sum + w * x: vector v of the lines at `line` with the numbers at x. Sums of floats go as bits.
+/* sum + w * x: vector v of the lines at `line` times the numbers at x. Sums of floats are passed as
+ * their bits.
  *
- * F32_PAIRS is Winograd's inner product: x0 w0 + x1 w1 = (x0 + w1) (x1 + w0) - x0 x1 - w0 w1, where
- * the last two belong to x and to w alone and are taken off at the end. That trades one of two
- * multiplications for additions, and pays where additions have units of their own that idle
- * otherwise: with two of three numbers in pairs both kinds of unit are busy, and three numbers take
+ * F32_PAIRS is Winograd's inner product: x0 w0 + x1 w1 = (x0 + w1) (x1 + w0) - x0 x1 - w0 w1. The
+ * last two terms depend on x alone and on w alone and are subtracted at the end. This replaces one
+ * of two multiplications by additions. It is faster where the processor has separate units for
+ * additions: with two of three numbers in pairs both kinds of unit are busy, and three numbers take
  * the time of two. */
 INLINE vi dot(vi sum, const char *line, int v, const char *x, const enum how how)
 {
@@ -124,19 +128,19 @@ INLINE vi dot(vi sum, const char *line, int v, const char *x, const enum how how
     }
 }
 
-/* A tile: `rows` rows from row on, and a panel. */
+/* Rows [row, row + rows) of x and one panel of w. */
 struct tile {
     int row, rows, panel;
 };
 
-/* One line of the next panel, while this one is being read. A single row reads so fast that the
- * processor's own prefetching does better alone. */
+/* Prefetches one line of the next panel while this one is read. With a single row the processor's
+ * own prefetching is faster. */
 INLINE void expect(const char *line, const struct packed_task *t, const int R)
 {
     if (R > 1) __builtin_prefetch(line + t->stride, 0, 2);
 }
 
-/* What follows the body of a panel: scales and, a line on, sums */
+/* The line of scales of a panel; the line of sums follows it */
 INLINE const char *panel_tail(const struct packed_task *t, int panel)
 {
     return t->panels + (panel + 1) * t->stride - 2 * LINE;
@@ -169,7 +173,7 @@ INLINE void multiply(vi *sum, const struct packed_task *t, struct tile at, const
         for (int v = 0; v < VECS; v++) sum[r * VECS + v] = acc[r][v];
 }
 
-/* The number of rows as a constant */
+/* Calls multiply with the number of rows as a constant */
 INLINE void multiply_rows(vi *sum, const struct packed_task *t, struct tile at, const enum how how)
 {
     if (at.rows == 1)
@@ -190,7 +194,7 @@ INLINE void multiply_rows(vi *sum, const struct packed_task *t, struct tile at, 
         multiply(sum, t, at, how, ROWS);
 }
 
-/* The sums become numbers of y. */
+/* Stores the sums of a tile in y, with scales, bias and ReLU. */
 INLINE void finish(const struct packed_task *t, struct tile at, const vi *sum, const enum how how)
 {
     const bool i8 = how == I8 || how == I8_DOT, scaled = i8 || how == F32 || how == F32_PAIRS;
@@ -218,14 +222,15 @@ INLINE void finish(const struct packed_task *t, struct tile at, const vi *sum, c
     }
 }
 
-/* The size of equal parts of n, none above most, in whole units but for the last */
+/* Size of the parts if n is divided into as few nearly equal parts of at most `most` as possible; a
+ * multiple of unit */
 INLINE int part(int n, int most, int unit)
 {
     int parts = (n + most - 1) / most, size = (n + parts - 1) / parts;
     return (size + unit - 1) / unit * unit;
 }
 
-/* Rows in blocks of nearly the same size; a block goes past a panel in tiles of nearly the same
+/* Divides the rows into blocks of nearly the same size, and a block into tiles of nearly the same
  * height. */
 INLINE void run(const struct packed_task *t, int first, int last, const enum how how)
 {
@@ -258,7 +263,7 @@ static void run_i8(const struct packed_task *t, int first, int last)
 
 /* ---- rows of x ---- */
 
-/* W numbers from i on, zeros after the last */
+/* Numbers [i, i+W) of x; zeros after the last */
 INLINE vf load(const float *x, int i, int k)
 {
     return vf_load_part(x, i, int_min(W, k - i), 0, TYPE_F32);
@@ -269,14 +274,14 @@ static void prepare_f32(char *row, const float *x, int k)
     for (int i = 0; i < k; i += W) vf_store(row + PACKED_HEAD, i, load(x, i, k), TYPE_F32);
 }
 
-/* As floats; they are what is left of them in bf16. */
+/* Rounds the row to bf16 and stores it as f32, because the kernel multiplies in f32. */
 static void prepare_bf16(char *row, const float *x, int k)
 {
     for (int i = 0; i < k; i += W)
         vf_store(row + PACKED_HEAD, i, bf16_widen(bf16_narrow(load(x, i, k))), TYPE_F32);
 }
 
-/* To nearest, ties to even. */
+/* Rounds to nearest, ties to even. */
 INLINE vi vi_round(vf x)
 {
 #if W == 16
@@ -303,8 +308,8 @@ INLINE vi vi_max(vi a, vi b)
 #endif
 }
 
-/* The largest magnitude. Compared as integers, where a NaN is larger than every number; so it comes
- * out and makes all of y a NaN. */
+/* The largest magnitude. The magnitudes are compared as integers, where a NaN is larger than every
+ * number; so a row with a NaN has the magnitude NaN, and its row of y becomes NaNs. */
 INLINE float magnitude(const float *x, int k)
 {
     vi top = {0};
@@ -320,7 +325,7 @@ INLINE float magnitude(const float *x, int k)
     return r;
 }
 
-/* Sets the row's scale; what x is multiplied with comes back. */
+/* Stores the scale of the row; returns the factor by which x is multiplied, its reciprocal. */
 INLINE float set_scale(char *row, const float *x, int k)
 {
     float most = magnitude(x, k);
@@ -330,7 +335,8 @@ INLINE float set_scale(char *row, const float *x, int k)
     return zero ? 0 : 127 / most;
 }
 
-/* As 16 bits, in the order in which even_bytes and odd_bytes take w apart: 0, 2, 1, 3. */
+/* Rounds a row to 16-bit integers, in the order in which even_bytes and odd_bytes return the bytes
+ * of w: 0, 2, 1, 3. */
 static void prepare_i8(char *row, const float *x, int k)
 {
     float factor = set_scale(row, x, k);
@@ -374,7 +380,7 @@ INLINE int exponent(float x)
     memcpy(&bits, &x, sizeof bits);
     return (bits >> 23 & 255) - 127;
 }
-/* 2^e, or the nearest to it that is a normal number */
+/* 2^e, or the nearest normal number */
 INLINE float power(int e)
 {
     int32_t bits = (e < -126 ? 1 : e > 127 ? 254 : e + 127) << 23;
@@ -383,9 +389,9 @@ INLINE float power(int e)
     return x;
 }
 
-/* As floats of a length between 1 and 2, as the rows of w have it, so that neither loses much in
- * x + w: times a power of two, which goes by the largest magnitude first, and no square overflows.
- * A row of zeros, or of less than a normal number, gets the scale 0. */
+/* Scales a row by a power of two so that its Euclidean norm is between 1 and 2, as that of the rows
+ * of w is: then neither x nor w loses many digits in x + w. The row is first scaled by its largest
+ * magnitude, so that no square overflows. A row of zeros or subnormal numbers gets the scale 0. */
 static void prepare_f32_pairs(char *row, const float *x, int k)
 {
     const vi start = {-1, 0, 0, -1, 0, 0, -1, 0, 0, -1, 0, 0, -1, 0, 0, 0};
@@ -393,12 +399,12 @@ static void prepare_f32_pairs(char *row, const float *x, int k)
     bool zero = e == -127;
     float unit = power(-e);
     vf squares = {0}, pairs = {0};
-    for (int i = 0; i < k; i += W - 1) { /* 5 threes; some squares count twice, which is no harm */
+    for (int i = 0; i < k; i += W - 1) { /* 5 threes; some squares count twice, which is harmless */
         vf a = load(x, i, k) * unit, b = load(x, i + 1, k) * unit;
         squares += a * a;
         pairs += vf_pick(start, a * b, (vf){0});
     }
-    int half = int_min(exponent(vf_sum(squares)) / 2, 126 - e); /* the scale is a number too */
+    int half = int_min(exponent(vf_sum(squares)) / 2, 126 - e); /* the scale must be finite */
     float factor = power(-e - half), rest = power(-half);
     struct packed_head head = {zero ? 0 : power(e + half), vf_sum(pairs) * rest * rest};
     memcpy(row, &head, sizeof head);
@@ -411,7 +417,8 @@ static void prepare_bf16_dot(char *row, const float *x, int k)
     for (int i = 0; i < k; i += W) vf_store(row + PACKED_HEAD, i, load(x, i, k), TYPE_BF16);
 }
 
-/* As unsigned bytes, 128 too large: finish takes that out again. */
+/* Rounds a row to unsigned bytes that are 128 too large, as vpdpbusd needs them; finish corrects
+ * for that. */
 static void prepare_i8_dot(char *row, const float *x, int k)
 {
     float factor = set_scale(row, x, k);

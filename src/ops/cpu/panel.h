@@ -1,10 +1,9 @@
 /*
- * panel.h - inside the attention kernels: blocks of rows as f32 in the work space of a thread, and
- * their product.
+ * panel.h - private to the attention kernels: panels and their product.
  *
- * A panel is a copy of some rows of one head, widened to f32, contiguous, padded with zeros to
- * whole vectors; or the transpose of such rows. So the one product below has no edges and knows
- * one element type. Included once per ISA; see vec.h.
+ * A panel is a copy, in the work space of a thread, of some rows of one head, or of their
+ * transpose: widened to f32, contiguous and padded with zeros to whole vectors. So the product
+ * below handles no partial vectors and only one element type. Included once per ISA; see vec.h.
  */
 #ifndef HEED_OPS_CPU_PANEL_H
 #define HEED_OPS_CPU_PANEL_H
@@ -27,8 +26,8 @@ INLINE void store(float *p, vf x)
 
 /* ---- packing ---- */
 
-/* The heads of a row stand side by side and a thread does them in turn: while it copies one it
- * fetches the next. After the last head that is in vain but harmless. */
+/* The heads of a row are adjacent and a thread computes them one after another, so while it copies
+ * one head it prefetches the next. After the last head the prefetch is useless but harmless. */
 INLINE void expect_read(const char *row, int c, int width, enum type t)
 {
     __builtin_prefetch(row + (c + width) * type_size(t), 0, 2);
@@ -45,7 +44,7 @@ INLINE vf load_edge(const char *row, int c, int width, enum type t)
     return c + W <= width ? vf_load(row, c, t) : vf_load_part(row, c, width - c, 0.0f, t);
 }
 
-/* Rows of a matrix: rows [row, row+n), or those that a table names there. */
+/* Rows of a matrix from column col on: row + r, or with a table at[row + r]. */
 struct source {
     struct mat m;
     const int32_t *at; /* NULL: no table */
@@ -100,7 +99,7 @@ static void store_rows(struct mat m, int row, int col, const float *src, int ld,
         store_rows_as(m, row, col, src, ld, n, width, scale, TYPE_F32);
 }
 
-/* The lower and upper halves of a and b, lane by lane in turn */
+/* Indices that interleave the lower, and the upper, halves of two vectors. */
 #if W == 16
 #define LOW  0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
 #define HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
@@ -117,8 +116,8 @@ static void store_rows(struct mat m, int row, int col, const float *src, int ld,
 #define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (vi){__VA_ARGS__})
 #endif
 
-/* Transposes W vectors. One perfect shuffle of W*W elements turns the bits of their index by one
- * place; after log2(W) of them row and lane have changed sides. */
+/* Transposes W vectors. A perfect shuffle of W*W elements rotates the bits of an element's index by
+ * one; after log2(W) shuffles the bits of the row and of the lane have changed places. */
 INLINE void transpose(vf x[W])
 {
     for (int turn = 1; turn < W; turn *= 2) {
@@ -174,10 +173,10 @@ static void load_columns(float *dst, int ld, struct source s, int n, int width)
 
 /* ---- product ---- */
 
-/* Accumulators of a block: 24 of 32 registers, or 12 of 16. */
+/* Rows and vectors of a block: its sums take 24 of 32 registers, or 12 of 16. */
 enum { ROWS = 6, VECS = W == 16 ? 4 : 2 };
 
-/* Element (r, d) of the left factor is a[r*row + d*step]: either side can be read transposed. */
+/* The left factor of a product, perhaps transposed: element (r, d) is a[r*row + d*step]. */
 struct left {
     const float *a;
     int row, step;

@@ -1,10 +1,10 @@
 /*
  * vec.h - vectors of W floats, for kernels that are written once and compiled for every ISA.
  *
- * The compiler's vector extension does the work: the same source becomes SSE2, AVX2 or AVX-512
- * according to the flags of the file that includes this one. Intrinsics appear only where the
- * extension has no word for what the machine can do in one instruction. Loads and stores take the
- * element type as a constant, so that one always-inline body serves f32 and bf16.
+ * It uses the vector extension of gcc and clang: the same source becomes SSE2, AVX2 or AVX-512
+ * code, depending on the flags of the file that includes this one. Intrinsics are used only where
+ * the extension cannot express what one instruction does. Loads and stores take the element type as
+ * a constant, so that one always-inline body serves f32 and bf16.
  */
 #ifndef HEED_OPS_CPU_VEC_H
 #define HEED_OPS_CPU_VEC_H
@@ -50,12 +50,12 @@ INLINE vu vu_bits(vf x)
     memcpy(&r, &x, sizeof r);
     return r;
 }
-/* m ? a : b, lane by lane; m is what a comparison gives: all ones or zero */
+/* m ? a : b, lane by lane; m is the result of a comparison: all ones or zero */
 INLINE vf vf_pick(vi m, vf a, vf b)
 {
     return vf_bits(((vu)m & vu_bits(a)) | (~(vu)m & vu_bits(b)));
 }
-/* a > b ? a : b; so where either is a NaN, b */
+/* a > b ? a : b; where either is a NaN, b */
 INLINE vf vf_max(vf a, vf b)
 {
 #if W == 16
@@ -68,7 +68,7 @@ INLINE vf vf_max(vf a, vf b)
     return vf_pick(a > b, a, b);
 #endif
 }
-/* a < b ? a : b; so where either is a NaN, b */
+/* a < b ? a : b; where either is a NaN, b */
 INLINE vf vf_min(vf a, vf b)
 {
 #if W == 16
@@ -107,7 +107,7 @@ INLINE vf vf_first(vf x, int n, float fill)
 {
     return n >= W ? x : vf_pick((vi)vu_lanes() < n, x, vf_all(fill));
 }
-/* whether a comparison held in any lane */
+/* whether a comparison is true in any lane */
 INLINE bool vi_any(vi m)
 {
 #if W == 16
@@ -218,7 +218,7 @@ INLINE void vf_store_part(void *p, size_t i, int n, vf x, enum type t)
 #endif
 }
 
-/* ---- across lanes: always in the same order ---- */
+/* ---- sums and maxima over the lanes, always in the same order ---- */
 
 typedef float vf4 __attribute__((vector_size(16)));
 
@@ -235,7 +235,7 @@ INLINE float vf_sum(vf x)
 #endif
     return (q[0][0] + q[0][2]) + (q[0][1] + q[0][3]);
 }
-/* the largest lane; none may be a NaN */
+/* the largest lane; no lane may be a NaN */
 INLINE float vf_top(vf x)
 {
 #if W == 16
