@@ -12,8 +12,8 @@ mkdir -p "$out"
 export LD_LIBRARY_PATH="$PWD/lib:/usr/local/cuda/lib64:${LD_LIBRARY_PATH:-}"
 export HEED_TEST_DEVICE="${DEVICE:-cuda:0}"
 export PATH="$PATH:/usr/local/cuda/bin"
-ops='embed linear attend add_norm embed_bwd linear_bwd attend_bwd add_norm_bwd xent sqnorm adam cast
-    cache_put topk'
+ops='embed linear attend add_norm embed_bwd linear_bwd attend_bwd add_norm_bwd bias_bwd xent
+    sqnorm adam cast cache_put topk'
 
 # run NAME SECONDS COMMAND...: its output goes to NAME.log
 run() {

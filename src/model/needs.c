@@ -3,29 +3,23 @@
  */
 #include "model/needs.h"
 
-#include <string.h>
-
 #include "base/error.h"
 #include "model/config.h"
 
-/* The ops that only training uses. */
-static const struct {
-    const char *name;
-    size_t at;
-} TRAINING[] = {
-#define OP(name)                                                                                   \
-    {                                                                                              \
-#name, offsetof(struct ops, name)                                                          \
-    }
-    OP(embed_bwd), OP(linear_bwd), OP(attend_bwd), OP(add_norm_bwd), OP(sqnorm), OP(adam),
-#undef OP
-};
-
-static bool op_present(const struct ops *op, size_t at)
+/* The first op of training that the table lacks, or NULL. */
+static const char *missing_for_training(const struct ops *op)
 {
-    void (*f)(void);
-    memcpy(&f, (const char *)op + at, sizeof f);
-    return f != NULL;
+    const struct {
+        const char *name;
+        bool present;
+    } ops[] = {
+        {"embed_bwd", op->embed_bwd != NULL},   {"linear_bwd", op->linear_bwd != NULL},
+        {"attend_bwd", op->attend_bwd != NULL}, {"add_norm_bwd", op->add_norm_bwd != NULL},
+        {"sqnorm", op->sqnorm != NULL},         {"adam", op->adam != NULL},
+    };
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        if (!ops[i].present) return ops[i].name;
+    return NULL;
 }
 
 enum heed_status needs_check(const struct ops *op, const struct heed_config *c, bool train,
@@ -36,10 +30,9 @@ enum heed_status needs_check(const struct ops *op, const struct heed_config *c, 
                          "device '%s' cannot compute the activation '%s', which the model's "
                          "configuration names",
                          op->name, config_activation_name(c));
-    for (size_t i = 0; train && i < sizeof TRAINING / sizeof *TRAINING; i++)
-        if (!op_present(op, TRAINING[i].at))
-            return error_set(err, HEED_EUNSUPPORTED,
-                             "device '%s' cannot train a model: it lacks the op %s", op->name,
-                             TRAINING[i].name);
+    const char *missing = train ? missing_for_training(op) : NULL;
+    if (missing)
+        return error_set(err, HEED_EUNSUPPORTED,
+                         "device '%s' cannot train a model: it lacks the op %s", op->name, missing);
     return HEED_OK;
 }
