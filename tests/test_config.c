@@ -181,7 +181,7 @@ static enum heed_status parse_with(const char *old, const char *new, struct heed
                                    struct heed_error *err)
 {
     struct heed_config c = preset("base");
-    char *text = config_format(&c), changed[1024];
+    char *text = config_format(&c), changed[4096];
     char *at = strstr(text, old);
     assert_non_null(at);
     snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, new, at + strlen(old));
@@ -254,6 +254,11 @@ static void test_parse_allows(void **state)
     assert_int_equal(parse_with("\"dropout\": 0.1", "\"dropout\": 0", &c, &err), HEED_OK);
     assert_true(c.dropout == 0);
     assert_int_equal(parse_with("\"norm\": \"post\",", "", &c, &err), HEED_OK);
+    assert_int_equal(parse_with("\"relu\"", "\"gelu\"", &c, &err), HEED_OK);
+    assert_int_equal(c.activation, HEED_ACTIVATION_GELU);
+    char *text = config_format(&c);
+    assert_non_null(strstr(text, "\"activation\": \"gelu\",\n"));
+    free(text);
     assert_int_equal(parse_with("\"format\": 2,", "\"format\": 1,", &c, &err), HEED_OK);
     assert_int_equal(parse_with("8000", "4000000", &c, &err), HEED_OK);
 }
@@ -310,6 +315,11 @@ static void test_same(void **state)
     a.vocab_size = 9;
     assert_int_equal(config_same(&a, &b, "m/config.json", &err), HEED_EFORMAT);
     assert_string_equal(err.text, "m/config.json: dropout is 0.1, expected 0.25");
+    a.dropout = 0.25f;
+    b.activation = HEED_ACTIVATION_GELU;
+    assert_int_equal(config_same(&a, &b, "m/config.json", &err), HEED_EFORMAT);
+    assert_string_equal(err.text, "m/config.json: activation is relu, expected gelu");
+    a.activation = HEED_ACTIVATION_GELU;
     a.dropout = 0;
     b.dropout = -0.0f;
     assert_int_equal(config_same(&a, &b, "m/config.json", &err), HEED_OK);
@@ -384,6 +394,8 @@ static void test_set(void **state)
         {"dropout", "nan", "dropout is 'nan', expected a number of at least 0 and less than 1"},
         {"dropout", "0,5", "dropout is '0,5', expected a number of at least 0 and less than 1"},
         {"norm", "sandwich", "norm is 'sandwich', expected post"},
+        {"activation", "tanh", "activation is 'tanh', expected relu or gelu"},
+        {"activation", "glu", "activation is 'glu', expected relu or gelu; did you mean gelu?"},
         {"norm", "pots", "norm is 'pots', expected post; did you mean post?"},
         {"head", "8", "field \"head\" is unknown; did you mean heads?"},
         {"xyzzy", "8", "field \"xyzzy\" is unknown"},
@@ -475,7 +487,7 @@ static void test_mutations(void **state)
     static const char spice[] = "0123456789-{}[]\":,e. ";
     struct heed_config c = preset("base"), back;
     struct heed_error err;
-    char *good = config_format(&c), bytes[512];
+    char *good = config_format(&c), bytes[4096];
     size_t len = strlen(good);
     assert_true(len < sizeof bytes);
     uint64_t seed = 3;
