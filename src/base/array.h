@@ -25,6 +25,7 @@ static inline enum heed_status array_reserve(void *array, size_t *cap, size_t ne
     if (!grown) return error_memory(err, room * size, what);
     memcpy(array, &grown, sizeof grown);
     *cap = room;
+    /* cppcheck-suppress memleak ; the pointer is in *array */
     return HEED_OK;
 }
 
