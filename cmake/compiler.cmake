@@ -3,7 +3,8 @@
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
-# Assertions stay on: none sits in an inner loop, and a wrong translation is worse than a stop.
+# Assertions stay on in release builds: none is in an inner loop, and stopping is better than a
+# wrong translation.
 # No -ffast-math anywhere: softmax uses -inf and the trainer must see NaN.
 set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g")
@@ -20,7 +21,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(c_family "$<COMPILE_LANGUAGE:C,CXX>")
 add_compile_options("$<${c_family}:-Wall;-Wextra;-Wshadow>"
                     $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>)
-# Clang's remark that it did not vectorize a loop marked `omp simd` is about speed alone.
+# Clang's warning that it did not vectorize a loop marked `omp simd` is about speed alone.
 add_compile_options("$<$<COMPILE_LANG_AND_ID:C,Clang>:-Wno-pass-failed>")
 if(HEED_WERROR)
   add_compile_options($<${c_family}:-Werror>)
@@ -41,8 +42,8 @@ if(HEED_FUZZ)
   add_compile_options($<${c_family}:-fsanitize=fuzzer-no-link>)
 endif()
 
-# A test or benchmark: one source, one program of the same name in the build tree's `directory`,
-# which may see the inside of the library. Its name comes back in `program`.
+# Adds a test or benchmark: one source becomes a program of the same name in `directory` of the
+# build tree, which may include the headers of src/. Sets `program` to its name.
 function(heed_add_program source directory)
   get_filename_component(name ${source} NAME_WE)
   add_executable(${name} EXCLUDE_FROM_ALL ${source})

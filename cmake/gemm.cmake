@@ -1,4 +1,4 @@
-# Who does the matrix products of the CPU backend: oneDNN where it is found, else plain C alone.
+# The library for the matrix products of the CPU backend: oneDNN where it is found, else plain C.
 
 set(HEED_GEMM_LIBS "")
 if(HEED_DNNL)

@@ -1,10 +1,10 @@
 #!/bin/sh
-# lint.sh - the sources as they stand: their format, the shell scripts, and what cppcheck finds.
+# lint.sh - checks the sources: clang-format, shellcheck and cppcheck.
 #
 # usage: lint.sh [--format]
 #
-# --format formats them instead. clang-format 14 is named by its version because each formats in
-# its own way.
+# --format formats them instead. The version of clang-format is fixed because each version formats
+# in its own way.
 set -eu
 cd "$(dirname "$0")/.."
 sources=$(find include src tests bench examples -name '*.[ch]' -o -name '*.cc' -o -name '*.hh' -o -name '*.cu')

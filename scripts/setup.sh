@@ -1,12 +1,12 @@
 #!/bin/sh
-# setup.sh - what the build needs and this machine lacks, installed with an announcement.
+# setup.sh - installs the packages that the build needs and this machine lacks, and says so.
 #
 # usage: setup.sh [build|clang|lint]
 #
 # build: all that is built and tested; clang: the second compiler; lint: the checks of the sources.
 # Silent and quick when nothing is missing. Debian and Ubuntu: apt-get as root or through sudo;
-# where that may not be, or on other systems, one sentence says what to install, and the exit
-# status is 1.
+# without root, and on other systems, it prints one sentence that says what to install, and exits
+# with 1.
 set -u
 
 missing=

@@ -1,7 +1,7 @@
 #!/bin/bash
 # batch_invariance.sh - a translation depends on its line and nothing else: not on the lines around
 # it, on their order, on how many are translated at once or on the threads, to the last bit of the
-# scores, in every kind of weights. `cmp` is the judge.
+# scores, in every kind of weights. The outputs are compared with cmp.
 #
 # usage: batch_invariance.sh PROGRAM MODEL TEXT
 set -eu
@@ -11,7 +11,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 lines=$(wc -l <"$text")
 
-# a file, for some of it happens in subshells
+# a file and not a variable, because some checks run in subshells
 fail() {
     echo "$*"
     touch "$dir/failed"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# check_includes.sh - the arrows of the house point down only.
+# check_includes.sh - fails when a file of src/ includes what its directory may not.
 #
 # usage: check_includes.sh SOURCE_DIRECTORY
 #
@@ -36,8 +36,8 @@ function directory_of(path)
     return path ~ /\// ? substr(path, 1, match(path, /\/[^\/]*$/) - 1) : ""
 }
 
-# Ours are in quotes, with their path from src/; a header without a path lies in `from`, except
-# heed.h. What is in angle brackets matters only when it belongs to a library that is not libc.
+# Our headers are in quotes, with their path from src/; a header without a path is in `from`, except
+# heed.h. Headers in angle brackets are checked only if they belong to a library other than libc.
 function allowed(from, header, quoted,    words, n, i, where)
 {
     if (!quoted && header !~ foreign) return 1

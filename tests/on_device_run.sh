@@ -42,7 +42,8 @@ complaints() {
 tests() {
     run device 120 bin/test_device
     complaints device 20
-    # each in a process of its own: an op that writes astray takes the device from all after it
+    # each op in a process of its own, because after an invalid access the device fails for the rest
+    # of the process
     for op in $ops test_model_as_reference 'cached*'; do
         name="op_${op%\*}"
         run "$name" 120 bin/test_ops "$op"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_bad_input.sh - what a user can get wrong: one sentence that names the culprit, an exit code of
-# 1 or 2, no crash, nothing half done.
+# test_bad_input.sh - mistakes of a user: each gives one sentence that names its cause and an exit
+# code of 1 or 2, without a crash or incomplete output.
 #
 # usage: test_bad_input.sh PROGRAM
 # shellcheck disable=SC2046,SC2086 # options are one word each
@@ -74,7 +74,7 @@ refuses 1 "empty|no usable" $train --pairs "$dir/empty" --out "$dir/o1"
 # no tab in a file of pairs: the line is named
 refuses 1 "$dir/a.*line 1|$dir/a:1" $train --pairs "$dir/a" --out "$dir/o1"
 
-# a line of 1 MB, invalid UTF-8 and NUL bytes: training goes on without or with them mended
+# a line of 1 MB is left out, invalid UTF-8 and NUL bytes are replaced, and training goes on
 { cat "$dir/a"; head -c 1000000 /dev/zero | tr '\0' x; echo; } >"$dir/long.src"
 { cat "$dir/b"; echo "a long line"; } >"$dir/long.tgt"
 accepts $train --src "$dir/long.src" --tgt "$dir/long.tgt" --out "$dir/o2"
@@ -102,11 +102,12 @@ refuses 1 "310" train --vocab "$dir/vocab2" $small --src "$dir/odd.src" --tgt "$
 cp -r "$dir/o3" "$dir/o4"
 cp "$dir/vocab2" "$dir/o4/vocab.model"
 refuses 1 "310 pieces, expected 300" translate --model "$dir/o4"
-# where vocabulary and weights are both wrong, which two threads find out, the vocabulary is named
+# where vocabulary and weights are both wrong, which two threads find, the error is about the
+# vocabulary
 head -c 4 "$dir/o3/model.safetensors" >"$dir/o4/model.safetensors"
 refuses 1 "310 pieces, expected 300" translate --model "$dir/o4"
 
-# a shape that smaller weights have no order for is refused before anything is written
+# a configuration that int8 weights do not support is refused before anything is written
 accepts $(but d-ff 24) --src "$dir/a" --tgt "$dir/b" --out "$dir/uneven"
 for weights in bf16 int8; do
     refuses 1 "d_ff 24, expected multiples of 16" quantize --weights $weights --out "$dir/o5" "$dir/uneven"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# test_install.sh - what is installed is enough: the example is compiled against it as a user would
-# do it, as C and as C++, with libheed.so and with libheed.a, and says of a text what the program
-# says; neither library shows more than heed.h does.
+# test_install.sh - the installed files are complete: the example is compiled with them as a user
+# would do it, as C and as C++, with libheed.so and with libheed.a, and translates like the program;
+# neither library exports more than the functions of heed.h.
 #
 # usage: test_install.sh PROGRAM
 set -eu
@@ -27,8 +27,8 @@ awk -v RS=';' '/HEED_API [^"]/ && match($0, /heed_[a-z0-9_]+\(/) {
     print substr($0, RSTART, RLENGTH - 1)
 }' "$dir/prefix/include/heed.h" | sort >"$dir/declared"
 [ "$(wc -l <"$dir/declared")" -ge 30 ] || fail "too few functions in heed.h: $(cat "$dir/declared")"
-# The sanitizers and clang's OpenMP have names of their own, and those of C++ templates ("u") are
-# meant to be met.
+# Symbols of the sanitizers and of clang's OpenMP are allowed, and those of C++ templates ("u"),
+# which the linker merges.
 names() {
     awk 'NF == 3 && $2 != "u" && $3 !~ /^(__(odr_)?[at]san|\.gomp_)/ { print $3 }' | sort
 }
@@ -56,7 +56,7 @@ grep -q . "$dir/want"
 
 # ---- the example ----
 
-# example LANGUAGE COMPILER...: compiled and linked with either library, it says the same
+# example LANGUAGE COMPILER...: compiles it and links it with either library; it must print the same
 example() {
     language=$1
     shift

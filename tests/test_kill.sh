@@ -1,11 +1,11 @@
 #!/bin/bash
-# test_kill.sh - training, averaging and making smaller that are killed with -9 at random moments lose
-# nothing and end in the same bytes as what was left alone; a run that is asked to end saves where it
-# is.
+# test_kill.sh - kills training, averaging and quantizing with -9 at random moments: nothing is
+# lost, and the results have the same bytes as without kills. A run that gets another signal saves a
+# checkpoint.
 #
 # usage: test_kill.sh PROGRAM [KILLS]
 #
-# KILLS are shared out: half to training, a quarter each to averaging and making smaller.
+# Half of the KILLS are for training, a quarter each for averaging and quantizing.
 set -eu
 heed=${1:?usage: test_kill.sh PROGRAM [KILLS]}
 kills=${2:-40}
@@ -74,22 +74,22 @@ if ls -d "$dir"/killed/checkpoints/*.tmp "$dir"/killed/checkpoints/*.old "$dir"/
     >/dev/null 2>&1; then
     die "half-written, half-removed or damaged checkpoints were left behind"
 fi
-# the log tells of one run: every step once, in order
+# the log has every step once, in order
 grep '"event":"step"' "$dir/killed/log.jsonl" | sed 's/.*"step":\([0-9]*\).*/\1/' |
     awk '$1 != NR { print "log.jsonl: line " NR " is of step " $1; exit 1 }
         END { if (NR != '"$last"') { print "log.jsonl has " NR " steps"; exit 1 } }'
 
-# ---- averaging and making smaller ----
+# ---- averaging and quantizing ----
 
-# The same checkpoints many times over take a while.
+# The same checkpoints are named many times, so that averaging takes long enough to be killed.
 inputs=("$dir"/whole/checkpoints/step-*)
 for _ in 1 2 3 4 5; do inputs+=("${inputs[@]}"); done
 "$heed" average --quiet --out "$dir/mean" "${inputs[@]}"
 "$heed" quantize --quiet --out "$dir/int8" "$dir/mean"
 sums=$(cat "$dir"/whole/checkpoints/*/* "$dir"/mean/* | cksum)
 
-# many KILLS RIGHT COMMAND...: kills the command, which writes $dir/cut, so often; what it leaves there
-# as weights is RIGHT's or nothing, and left alone it gives RIGHT
+# many KILLS RIGHT COMMAND...: kills the command, which writes $dir/cut, KILLS times; the weights in
+# $dir/cut are then absent or those of RIGHT, and without a kill they are those of RIGHT
 many() {
     local right=$2 n
     local times=$1
@@ -130,7 +130,7 @@ saved() {
     fi
 }
 
-# timeout and others signal the process and its group: asked twice at once is asked once
+# timeout and others send the signal to the process and to its group: two at once count as one
 begin asked
 for _ in $(seq 20); do
     for _ in 1 2 3 4 5 6 7 8 9; do kill -TERM "$pid" 2>/dev/null || true; done
@@ -138,7 +138,7 @@ for _ in $(seq 20); do
 done
 saved asked 143
 
-# a terminal that closes asks as well, unless nohup was told otherwise
+# closing the terminal (SIGHUP) saves as well, except under nohup
 begin hung_up
 kill -HUP "$pid"
 saved hung_up 129

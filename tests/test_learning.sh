@@ -1,6 +1,6 @@
 #!/bin/sh
 # test_learning.sh - the whole program learns: lines of letters reversed, to 95% of held-out lines.
-# And what it learned it says of a line alone as among others.
+# A line alone is translated as among others.
 #
 # usage: test_learning.sh PROGRAM
 set -eu

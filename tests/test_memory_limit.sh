@@ -1,7 +1,7 @@
 #!/bin/bash
-# test_memory_limit.sh - the program with ever more address space, from where it just starts to where
-# it is done: each run succeeds or fails with one sentence. No signal, no abort, no message of a
-# library.
+# test_memory_limit.sh - runs the program with more and more address space, from just enough to
+# start to enough to finish. Each run succeeds or fails with one sentence, without a signal, an
+# abort or a message of a library.
 #
 # usage: test_memory_limit.sh PROGRAM
 set -eu
@@ -17,7 +17,7 @@ awk -v seed=5 -v lines=60 -v longest=12 -f "$(dirname "$0")/reversals.awk" >"$di
 head -n 3 "$dir/train.tsv" >"$dir/valid.tsv"
 "$heed" vocab --size 280 --quiet --out "$dir/vocab" "$dir/train.tsv"
 
-# What the limits are about: `limited KIB COMMAND...` sets status and said.
+# limited KIB COMMAND...: runs the command with this limit; sets status and said
 limited() {
     local kib=$1
     shift
@@ -29,7 +29,7 @@ limited() {
     ) 2>"$dir/said" || status=$?
 }
 
-# With less the program is not even loaded, which is not its business.
+# With less address space the program cannot even be loaded.
 first=40000
 until (ulimit -v "$first" && "$heed" --version) >/dev/null 2>&1; do first=$((first + 4000)); done
 

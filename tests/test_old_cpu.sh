@@ -1,7 +1,7 @@
 #!/bin/bash
-# test_old_cpu.sh - one binary for every x86-64: under an emulator of older processors, where an
-# instruction that they lack ends the program, it translates and trains as on this machine when it is
-# held to the same level.
+# test_old_cpu.sh - one binary runs on every x86-64: under an emulator of older processors, where an
+# instruction that they lack ends the program, it translates and trains with the same results as on
+# this machine limited to the same instruction set.
 #
 # usage: test_old_cpu.sh PROGRAM
 set -eu

@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_short_memory.sh - where memory ends, reading, scoring and the training of a vocabulary end
-# with a sentence, not with an abort.
+# test_short_memory.sh - out of memory, reading, scoring and training a vocabulary end with a
+# sentence and not with an abort.
 #
 # usage: test_short_memory.sh PROGRAM
 set -u

@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_small_stack.sh - the program where threads have little stack: what computes keeps its blocks of
-# numbers elsewhere. OpenMP's threads have what `ulimit -s` leaves them.
+# test_small_stack.sh - the program runs where threads have little stack, because kernels keep their
+# buffers on the heap. `ulimit -s` limits the stacks of OpenMP's threads, too.
 #
 # usage: test_small_stack.sh PROGRAM
 set -eu

@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_source_text.sh - what a line may hold besides words: a tab is white space, a tag that --to
-# makes needless is text, and control characters never reach a terminal as orders.
+# test_source_text.sh - what a line may contain besides words: a tab is white space, a tag is text
+# where --to gives the language, and control characters are never sent to a terminal.
 #
 # usage: test_source_text.sh PROGRAM
 set -u
@@ -31,7 +31,7 @@ mapfile -t words < <(printf 'The dog\truns.\n' | "$heed" translate --quiet --to 
     grep -o '"source_words": \[[^]]*\]')
 [ "${words[0]}" = '"source_words": ["The", "dog", "runs", "."]' ] || fail "words: ${words[*]}"
 
-# a tag is obeyed at the front of a line, where no option says the language
+# a tag at the front of a line chooses the language, unless --to does
 chinese() { grep -qP '[\x{4e00}-\x{9fff}]'; }
 export LC_ALL=C.UTF-8
 "$heed" translate --quiet '>>zh<< The dog runs in the park.' | chinese ||

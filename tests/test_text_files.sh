@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_text_files.sh - text is read alike wherever a command takes it: plain or compressed, from a
-# file or a pipe; what is no such text is refused by name, and nothing waits for ever.
+# test_text_files.sh - every command reads text in the same forms: plain or compressed, from a file
+# or a pipe. Other formats are refused by name, and nothing waits for ever.
 #
 # usage: test_text_files.sh PROGRAM
 set -u
@@ -86,7 +86,8 @@ done
 printf 'BZhang\rPK\377\376\n' >"$dir/like"
 timeout 20 "$heed" $translate <"$dir/like" >"$dir/out" 2>"$dir/err" || fail "translate <like"
 
-# a pipe that nobody writes to, a directory, a device, a socket: named, not waited for
+# a pipe without a writer, a directory, a device and a socket are errors that say so, without
+# waiting
 mkfifo "$dir/pipe"
 mkdir -p "$dir/directory" "$dir/broken"
 cp "$dir/model"/* "$dir/broken" 2>/dev/null
@@ -130,7 +131,8 @@ done
 kill -0 "$waiter" 2>/dev/null && kill -KILL "$waiter" && fail "SIGTERM did not end translate"
 kill "$writer" 2>/dev/null
 
-# a line is answered before the next is there, also where its first bytes could be something else
+# a line is answered before the next one has come, also if its first bytes could begin a compressed
+# file
 mkfifo "$dir/in" "$dir/answers"
 "$heed" $translate --interactive <"$dir/in" >"$dir/answers" 2>"$dir/err" &
 exec 3>"$dir/in" 4<"$dir/answers"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_train_cli.sh - `heed train`, `average` and `quantize` as a user meets them: what goes on and
-# what is refused, and one sentence that says why.
+# test_train_cli.sh - `heed train`, `average` and `quantize` as a user runs them: what is resumed,
+# what is refused, and the sentence that says why.
 #
 # usage: test_train_cli.sh PROGRAM
 set -u
@@ -148,7 +148,7 @@ copy hurt
 sed -i 's/"batch": [0-9]*/"batch": 1/' "$dir/hurt/$last/trainer.json"
 accepts $train $text --out "$dir/hurt" --resume --steps 6
 grep -q "trainer.json is damaged or was edited" "$dir/hurt/log.jsonl" || fail "edited: nothing in the log"
-# without the checksum, as in older files: a count that one more would overflow
+# without the checksum, as in older files: a count so large that adding one would overflow
 copy hurt
 sed -i -E 's/"stale": [0-9]*/"stale": 2147483647/; /"crc32":/d' "$dir/hurt/$last/trainer.json"
 sed -i -z 's/,\n}/\n}/' "$dir/hurt/$last/trainer.json"
@@ -167,14 +167,14 @@ cp -r "$dir/hurt/checkpoints/step-00000005" "$dir/hurt/$last"
 accepts $train $text --out "$dir/hurt" --resume --steps 6
 grep -q "trainer.json is of step 5, expected 6" "$dir/hurt/log.jsonl" ||
     fail "another step's checkpoint: nothing in the log"
-# none is usable: the newest one's trouble is told, and nothing is moved
+# no checkpoint is usable: the error is about the newest one, and none is renamed
 copy hurt
 for step in "$dir"/hurt/checkpoints/step-*; do : >"$step/state.safetensors"; done
 refuses 1 "$dir/hurt/$last/state.safetensors" $train $text --out "$dir/hurt" --resume --steps 6
 [ -d "$dir/hurt/$last" ] || fail "a checkpoint was moved though none is usable"
 
-# a record from before there was a checksum goes on, with what is given now; its best was by BLEU
-# and is none by nll
+# a record without a checksum, as in older files, is resumed with the options given now; its best
+# validation was by BLEU and does not count by nll
 copy older
 sed -i -E '/"(data|warmup|lr|beta1|beta2|epsilon|label_smoothing|clip|valid|best_by|valid_tokenize|crc32|[a-z]*\.(json|model|safetensors))":/d
     s/"best": [^,]*/"best": 99.0/; s/"best_step": [0-9]*/"best_step": 1/

@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_translate.sh - translation as a user types it: a line's does not depend on its company, what is
-# asked for is there, and whatever bytes come in, as many lines go out.
+# test_translate.sh - translation as a user types it: it does not depend on the lines around,
+# constraints are met, and any bytes give as many lines as came in.
 #
 # usage: test_translate.sh PROGRAM
 set -eu
@@ -25,7 +25,7 @@ translate() {
     "$heed" translate --model "$dir/model" --quiet "$@"
 }
 
-# ---- lines do not meet ----
+# ---- a translation does not depend on the lines around it ----
 
 "$(dirname "$0")/batch_invariance.sh" "$heed" "$dir/model" "$dir/test" || fail "lines meet"
 translate <"$dir/test" >"$dir/plain"
@@ -82,7 +82,7 @@ translate --ban g --require 'g h' a 2>"$dir/err" && fail "what is banned is requ
 grep -q '"g" is banned, but required "g h" has it' "$dir/err" || fail "--ban: $(cat "$dir/err")"
 translate --max-length 3 --require 'a b c d' a 2>"$dir/err" && fail "--require does not fit"
 grep -q 'needs [0-9]* tokens, expected at most 3' "$dir/err" || fail "--require: $(cat "$dir/err")"
-# what no line could have is said before any is read
+# constraints that no line could meet are refused before any line is read
 for wrong in '--ban b|--prefix|a b c' '--require|' '--require|a|--temperature|1' '--ban|a|--require|a'; do
     IFS='|' read -ra options <<<"${wrong/--ban b/--ban|b}"
     code=0
@@ -126,7 +126,8 @@ printf '>>de<< a\n\n' | "$heed" translate --model "$dir/several" --quiet >"$dir/
 
 # ---- a line that cannot be translated does not stop the others ----
 
-# a text that is cut into pieces cannot have what is required; lines around it are as they were
+# a text that is translated in pieces cannot have required phrases; the other lines are translated
+# as before
 long=$(awk 'BEGIN { for (i = 0; i < 120; i++) printf "a b c d e " }')
 { head -n 3 "$dir/test"; echo "$long"; sed -n 4,1100p "$dir/test"; echo "$long"; } >"$dir/odd"
 code=0
@@ -232,7 +233,7 @@ grep -qF '"source": "\"\\\t\u0001'$'\xef\xbf\xbd''"' "$dir/out" || fail "JSON: $
 for unit in 'a b c d e f g h i. ' 'a b c d e f g h i '; do
     awk -v unit="$unit" 'BEGIN { while (n < 200000) { printf "%s", unit; n += length(unit) }
         print "" }' >"$dir/long"
-    # a sanitizer reserves more than there is
+    # a sanitizer reserves more addresses than the limit
     (nm "$heed" | grep -q __asan_init || nm "$heed" | grep -q __tsan_init || ulimit -v 2000000
         translate --beam 1 --threads 2 <"$dir/long") >"$dir/out" || fail "a long line failed"
     [ "$(wc -l <"$dir/out")" = 1 ] || fail "a long line: $(wc -l <"$dir/out") lines for 1"

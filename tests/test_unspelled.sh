@@ -13,7 +13,7 @@ fail() {
     exit 1
 }
 
-# LANGUAGE TEXT PATTERN: the translation is a line that the pattern of egrep describes as a whole
+# LANGUAGE TEXT PATTERN: the translation is one line, which the pattern matches as a whole
 expect() {
     "$heed" translate --quiet --to "$1" -- "$2" >"$dir/out"
     grep -qEx -e "$3" "$dir/out" || fail "$2 in $1 is: $(cat "$dir/out"), expected $3"
@@ -41,7 +41,7 @@ for text in 'مرحبا بالعالم' '안녕하세요 세계' 'Привет' 
     [ "$(cat "$dir/out")" = "$text" ] || fail "$text is translated: $(cat "$dir/out")"
 done
 
-# it is said, unless it shall be quiet
+# standard error reports it, unless --quiet is given
 printf 'Hello.\nGood morning 😀!\n<b>Hi</b>\n' >"$dir/lines"
 "$heed" translate --to de <"$dir/lines" >"$dir/out" 2>"$dir/said"
 grep -q '^line 2: .*cannot spell 😀: copied$' "$dir/said" || fail "said: $(cat "$dir/said")"
@@ -70,7 +70,7 @@ head -3 "$dir/together" | cmp - "$dir/alone"
 grep -q '"source_words": \["Good", "morning", "😀", "!"\], "target_words": \["Guten", "Morgen", "😀", "!"\], "alignment": \[\[0, 0\], \[1, 1\], \[2, 2\], \[3, 3\]\]' \
     "$dir/json" || fail "$(cat "$dir/json")"
 
-# what was found has the same score when it is given, and pictures show what was read
+# a translation that is given back has the same score, and pictures show what the model read
 "$heed" translate --quiet --to de --json 'Good morning 😀!' >"$dir/json"
 echo 'Good morning 😀!' >"$dir/src"
 echo 'Guten Morgen 😀!' >"$dir/tgt"
