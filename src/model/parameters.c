@@ -32,7 +32,7 @@ void walk_weights(struct walk *k, struct weights *w, const struct heed_config *c
 
 struct bind {
     struct walk walk;
-    void *matrix, *vector; /* where matrices and where biases and norms are read from */
+    void *matrix, *vector; /* the arrays that hold the matrices, and the biases and norms */
     enum type matrix_type, vector_type;
 };
 
@@ -104,14 +104,6 @@ struct init {
     char *base;
 };
 
-static void put(char *base, size_t i, double x, enum type type)
-{
-    if (type == TYPE_F64)
-        ((double *)base)[i] = x;
-    else
-        ((float *)base)[i] = (float)x;
-}
-
 /* Box and Muller's transform of two uniform numbers. */
 static double normal(uint64_t *state)
 {
@@ -119,9 +111,10 @@ static double normal(uint64_t *state)
     return sqrt(-2 * log(u)) * cos(2 * M_PI * v);
 }
 
-/* q, k and v count as the one [3D,D] matrix that they are in memory. With a bound of their own,
- * larger by sqrt(2), attention outweighs the residual from the start: the rows of the encoder grow
- * alike, attention over them stays uniform, and the decoder never learns to look. */
+/* Rows that the bound of Xavier's uniform distribution counts. q, k and v count as the one [3D,D]
+ * matrix that they are in memory. If each had a bound of its own, larger by sqrt(2), attention
+ * would outweigh the residual from the start: the rows of the encoder become alike, attention over
+ * them stays uniform, and the decoder never learns where to look. */
 static int rows_out(enum role role, int rows)
 {
     return role == ROLE_PROJECTION ? 3 * rows : rows;
@@ -140,7 +133,7 @@ static void init_visit(struct walk *k, const char *name, enum role role, struct 
         if (role == ROLE_MATRIX || role == ROLE_PROJECTION)
             x = (2 * random_unit(&state) - 1) * bound;
         if (role == ROLE_GAIN) x = 1;
-        put(in->base, k->at + i, x, in->type);
+        master_put(in->base, in->type, k->at + i, x);
     }
 }
 

@@ -7,14 +7,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-
-static void put(void *table, enum type type, size_t at, double x)
-{
-    if (type == TYPE_F64)
-        ((double *)table)[at] = x;
-    else
-        ((float *)table)[at] = (float)x;
-}
+#include "model/precision.h"
 
 static void fill_sinusoid(void *table, enum type type, int rows, int d)
 {
@@ -22,7 +15,7 @@ static void fill_sinusoid(void *table, enum type type, int rows, int d)
         double length = pow(10000, (double)(c & ~1) / d);
         for (int pos = 0; pos < rows; pos++) {
             double angle = pos / length;
-            put(table, type, (size_t)pos * d + c, c & 1 ? cos(angle) : sin(angle));
+            master_put(table, type, (size_t)pos * d + c, c & 1 ? cos(angle) : sin(angle));
         }
     }
 }

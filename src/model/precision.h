@@ -15,4 +15,13 @@ struct precision {
 
 extern const struct precision precision_f32, precision_bf16, precision_f64;
 
+/* array[at] = x, for an array of the master's type in host memory */
+static inline void master_put(void *array, enum type type, size_t at, double x)
+{
+    if (type == TYPE_F64)
+        ((double *)array)[at] = x;
+    else
+        ((float *)array)[at] = (float)x;
+}
+
 #endif
