@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_default.sh - the model in the box: found without being named, in all four directions, small.
+# test_default.sh - the default model: found without being named, in all four directions, small.
 #
 # usage: test_default.sh PROGRAM
 set -eu
@@ -33,4 +33,4 @@ grep -q '>Berlin<' "$dir/picture.svg"
 "$(dirname "$0")/../scripts/demo.sh" "$heed" "$dir/demo" >"$dir/out"
 grep -q 'sentences in' "$dir/out"
 [ -s "$dir/demo/attention.svg" ]
-echo "the model in the box has $bytes bytes and translates in its four directions"
+echo "the default model has $bytes bytes and translates in its four directions"

@@ -43,7 +43,7 @@ readelf -d "$lib/libheed.so" | grep -q "SONAME.*\[libheed\.so\.${version%%.*}\]"
 # ---- a model, and what the program says with it ----
 
 heed=$dir/prefix/bin/heed
-"$heed" translate --quiet --to de 'Good morning!' | grep -q -x 'Guten Morgen!' # with the model in the box
+"$heed" translate --quiet --to de 'Good morning!' | grep -q -x 'Guten Morgen!' # with the default model
 for i in $(seq 1 300); do printf 'the line number %d of many\tdie Zeile %d von vielen\n' "$i" "$i"; done \
     >"$dir/pairs"
 "$heed" vocab --size 300 --quiet --out "$dir/vocab" "$dir/pairs"

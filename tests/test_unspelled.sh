@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_unspelled.sh - what the vocabulary of the model in the box cannot spell is copied or left out,
+# test_unspelled.sh - what the vocabulary of the default model cannot spell is copied or left out,
 # and said: emoji, markup, other scripts, rare characters, full-width ones.
 #
 # usage: test_unspelled.sh PROGRAM
