@@ -1,6 +1,6 @@
 /*
- * adam.cu - over flat arrays: the norm of the gradient, Adam in one sweep (paper 5.3), changes of
- * type.
+ * adam.cu - ops on flat arrays: the norm of the gradient, Adam in one sweep (paper 5.3), conversion
+ * between types.
  */
 #include "ops/adam.h"
 #include "ops/cuda/device.h"
@@ -20,7 +20,7 @@ static __device__ inline double block_sum_double(double x)
     return x;
 }
 
-/* Each thread takes 4 at a time where the array is aligned; what is over, at the end, one. */
+/* Each thread loads 4 numbers at a time where the array is aligned, and single ones at the end. */
 static __global__ void __launch_bounds__(THREADS)
     sum_squares(double *partial, const float *g, size_t n)
 {
@@ -61,7 +61,7 @@ void cuda_sqnorm(struct gpu *c, double *out, struct mat g)
 
 /* ---- Adam ---- */
 
-/* What gradients are multiplied by; NAN: the step is not to be taken. */
+/* The factor by which gradients are multiplied; NAN: the step is skipped. */
 static __device__ inline float factor_of(struct adam h, double sq)
 {
     double norm = sqrt(sq) * h.scale;
@@ -123,7 +123,7 @@ void cuda_adam(struct gpu *c, struct mat p, struct mat m, struct mat v, struct m
                                                   *h, adam_rates(h));
 }
 
-/* ---- changes of type ---- */
+/* ---- conversion between types ---- */
 
 template <class T, class U, int W>
 static __global__ void cast_rows(rows<T> dst, rows<const U> src, size_t cols)
@@ -140,7 +140,7 @@ static __global__ void cast_rows(rows<T> dst, rows<const U> src, size_t cols)
 template <class T, class U, int W>
 static void cast_run(struct gpu *c, struct mat dst, struct mat src)
 {
-    enum { MOST = 65535 }; /* rows of a grid */
+    enum { MOST = 65535 }; /* largest y dimension of a grid */
     int blocks = min(BLOCKS * 4, ceiling(dst.cols, THREADS * W));
     for (int row = 0; row < dst.rows; row += MOST) {
         int n = min(MOST, dst.rows - row);
@@ -157,7 +157,7 @@ template <class T, class U> static void cast_wide(struct gpu *c, struct mat dst,
         cast_run<T, U, 1>(c, dst, src);
 }
 
-/* Rows that follow each other without a gap are one. */
+/* A matrix whose rows are contiguous as a single row. */
 static struct mat flat(struct mat m)
 {
     m.cols *= m.rows, m.ld = m.cols, m.rows = 1;

@@ -1,5 +1,5 @@
 /*
- * attention.cu - which kernel takes which attention; see attention.h for what the choice may
+ * attention.cu - chooses the kernel for an attention; see attention.h for what the choice may
  * depend on.
  */
 #include "ops/cuda/attention.h"

@@ -1,11 +1,11 @@
 /*
- * attention.h - attend and attend_bwd of the CUDA backend: struct attention of ops.h with every
- * pointer, those of seqs too, in device memory.
+ * attention.h - attend and attend_bwd of the CUDA backend. Every pointer of struct attention
+ * (ops.h), those of seqs included, points to device memory.
  *
- * Both only launch kernels: nothing is allocated, nothing waits, and a stream may be capturing.
- * attention.cu chooses a kernel by types, widths, alignment and whether there is a table of keys,
- * never by the number or the lengths of the sentences, so that forward gives a sentence the same
- * bits in every batch. Sums are taken in a fixed order: two runs give the same bits.
+ * Both functions only launch kernels; they allocate nothing and do not wait, so the stream may be
+ * capturing a graph. attention.cu chooses a kernel by types, widths, alignment and whether seqs has
+ * a table of keys, never by the number or the lengths of the sentences, so forward gives a sentence
+ * the same bits in every batch. Sums have a fixed order, so two runs give the same bits.
  */
 #ifndef HEED_OPS_CUDA_ATTENTION_H
 #define HEED_OPS_CUDA_ATTENTION_H

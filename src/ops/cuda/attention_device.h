@@ -1,14 +1,14 @@
 /*
- * attention_device.h - what the attention kernels share: dropout and visibility on the device,
- * tiles of bf16 in shared memory with the instructions that move and multiply them, and launches.
+ * attention_device.h - what the attention kernels share: dropout and masking on the device, tiles
+ * of bf16 in shared memory with the instructions that move and multiply them, and launches.
  *
- * A tile is rows of D bf16 numbers. A row is cut into chunks of 16 bytes, and the chunks of
- * neighbouring rows are permuted so that ldmatrix, which reads one chunk of 8 rows, meets every
- * bank once. Tiles start at multiples of TILE_ALIGN.
+ * A tile is some rows of D bf16 numbers in shared memory. A row is divided into chunks of 16 bytes,
+ * and the chunks of neighbouring rows are permuted so that ldmatrix, which reads one chunk of each
+ * of 8 rows, has no bank conflicts. Tiles start at multiples of TILE_ALIGN.
  *
- * Fragments of mma m16n8k16, with g = lane / 4 and t = lane % 4: the result c[4] holds
- * (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1). Two results side by side, rounded to bf16, are the
- * left operand of a product over their columns: scores become weights without moving.
+ * Fragments of mma m16n8k16, with g = lane / 4 and t = lane % 4: the result c[4] holds elements
+ * (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1). Two adjacent results, rounded to bf16, are the left
+ * operand of a product over their columns, so weights are used where the scores were computed.
  */
 #ifndef HEED_OPS_CUDA_ATTENTION_DEVICE_H
 #define HEED_OPS_CUDA_ATTENTION_DEVICE_H
@@ -18,7 +18,7 @@
 #include "ops/cuda/launch.h"
 #include "ops/drop.h"
 
-/* ---- dropout: of a row only its key is kept, for many rows at a time ---- */
+/* ---- dropout: a thread keeps only the key of each of its rows ---- */
 
 static __device__ __forceinline__ uint2 dropout_key(const struct drop_site &d, uint64_t row)
 {
@@ -34,8 +34,8 @@ static __device__ __forceinline__ bool dropped(const struct drop_site &d, uint2 
 
 /* ---- sentences ---- */
 
-/* A block's place: blocks next to each other have the heads of the same rows, which lie next to
- * each other too. */
+/* The part of the work that a block computes. Consecutive blocks compute the heads of the same
+ * rows, which are adjacent in memory. */
 struct place {
     int head, tile, sentence;
 };
@@ -49,7 +49,7 @@ static __device__ __forceinline__ struct place place_of(int block, int heads, in
 }
 
 struct sentence {
-    int q, nq, k, nk; /* first query and key rows, and how many */
+    int q, nq, k, nk; /* first row and number of rows of the queries and of the keys */
     int ahead;        /* query i sees key j where j <= i + ahead and j < nk */
 };
 
@@ -62,7 +62,7 @@ static __device__ __forceinline__ struct sentence sentence_at(const struct seqs 
     return r;
 }
 
-/* How many keys query i sees. */
+/* Number of keys that query i sees. */
 static __device__ __forceinline__ int seen(const struct sentence &s, int i)
 {
     return max(0, min(s.nk, i + s.ahead + 1));
@@ -91,7 +91,7 @@ template <int D> static __device__ __forceinline__ int chunk_at(int row, int chu
     return row * D * 2 + ((chunk ^ turn) << 4);
 }
 
-/* Copies 16 bytes, or writes zeros where there is nothing to copy; does not wait. */
+/* Starts a copy of 16 bytes; writes zeros where `there` is false. */
 static __device__ __forceinline__ void copy_chunk(uint32_t to, const void *from, bool there)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
@@ -104,14 +104,14 @@ static __device__ __forceinline__ void copy_commit()
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Waits until at most N groups of this thread's copies are under way. */
+/* Waits until at most N groups of copies of this thread are unfinished. */
 template <int N> static __device__ __forceinline__ void copy_wait()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-/* Rows [first, first + rows) of a head, zeros behind row `end`, by the threads tid of n, which is a
- * multiple of the chunks of a row. */
+/* Starts to copy rows [first, first + rows) of a head to a tile, zeros from row `end` on. The
+ * thread is number tid of n; n is a multiple of the number of chunks of a row. */
 template <int D>
 static __device__ __forceinline__ void copy_tile(uint32_t to, const bf16 *head, int ld, int first,
                                                  int rows, int end, int tid, int n)
@@ -126,11 +126,12 @@ static __device__ __forceinline__ void copy_tile(uint32_t to, const bf16 *head, 
     }
 }
 
-/* Where a lane's row of ldmatrix lies in a tile, for the first 16 columns; other columns differ in
- * bits that are zero in the address of a tile's 16th rows, so an exclusive or gets there. */
+/* Offset in a tile of the row that a lane addresses for ldmatrix, in the first 16 columns. The
+ * offsets of other columns differ in bits that are 0 in the address of every 16th row of a tile, so
+ * they are computed by an exclusive or. */
 struct lanes {
-    uint32_t down;   /* matrices below each other, then side by side */
-    uint32_t across; /* side by side, then below each other */
+    uint32_t down;   /* order of the four 8x8 matrices: down the rows first, then across */
+    uint32_t across; /* across the columns first, then down */
 };
 
 template <int D> static __device__ __forceinline__ struct lanes lanes_make(int lane)
@@ -141,7 +142,8 @@ template <int D> static __device__ __forceinline__ struct lanes lanes_make(int l
     return l;
 }
 
-/* In the following rows is the address of 16 tile rows, and step or pair counts 16 columns. */
+/* Below, `rows` is the address of 16 rows of a tile, and `step` or `pair` is the number of a group
+ * of 16 columns. */
 
 /* Left operand: the 16 rows. */
 static __device__ __forceinline__ void load_left(uint32_t (&r)[4], uint32_t rows, int step,
@@ -174,7 +176,7 @@ static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Two results side by side, rounded, as the left operand of a product over their columns. */
+/* Two adjacent results, rounded to bf16, as the left operand of a product over their columns. */
 static __device__ __forceinline__ void as_left(uint32_t (&to)[4], const float (&c)[4],
                                                const float (&next)[4])
 {
@@ -196,8 +198,9 @@ static __device__ __forceinline__ void add_product(float (&c)[D / 8][4], const u
     }
 }
 
-/* Writes one warp's 16 rows of results, times up for rows g and down for rows g + 8, to rows
- * [first, first + 16) of a head, as far as row `end`, by way of 16 tile rows that are free. */
+/* Stores the 16 rows of results of a warp, times up for rows g and times down for rows g + 8, in
+ * rows [first, first + 16) of a head, but not beyond row `end`. The 16 rows of the tile from `row`
+ * on are overwritten on the way. */
 template <int D>
 static __device__ __forceinline__ void store_rows(const float (&c)[D / 8][4], float up, float down,
                                                   char *tile, int row, bf16 *head, int ld,
@@ -225,7 +228,8 @@ static __device__ __forceinline__ void store_rows(const float (&c)[D / 8][4], fl
 
 /* ---- launches ---- */
 
-/* Blocks of a few warps start and end too often; where there are plenty, they take more heads. */
+/* Number of heads of a block. Starting many blocks of few warps is slow, so where there are plenty
+ * of blocks each computes several heads. */
 static inline int heads_of_block(const struct attention *a, int warps)
 {
     int n = 1;
@@ -235,7 +239,7 @@ static inline int heads_of_block(const struct attention *a, int warps)
     return n;
 }
 
-/* These kernels live by shared memory, not by the cache it is cut from. */
+/* These kernels gain more from shared memory than from the L1 cache, which shares its memory. */
 static inline void allow_shared(const void *kernel, int bytes)
 {
     cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,

@@ -1,6 +1,6 @@
 /*
- * attention_parts.h - the kernels attention.cu chooses from, each with its launch. heads and the
- * sentences as in struct attention; see the file of each for what it takes.
+ * attention_parts.h - the attention kernels that attention.cu chooses from; each function launches
+ * its kernels.
  */
 #ifndef HEED_OPS_CUDA_ATTENTION_PARTS_H
 #define HEED_OPS_CUDA_ATTENTION_PARTS_H
@@ -16,10 +16,10 @@ void attention_plain_backward(const struct attention *a, const struct gradients 
                               cudaStream_t stream);
 void attention_weights(const struct attention *a, cudaStream_t stream); /* from lse */
 
-/* attention_rows.cu: widths 32, 64 and 128, keys and values in rows of 16 bytes */
+/* attention_rows.cu: heads of width 32, 64 and 128, 16-byte aligned */
 void attention_rows_forward(const struct attention *a, struct chain chain);
 
-/* attention_tiles.cu, attention_tiles_bwd.cu: the same widths in bf16, no table */
+/* attention_tiles.cu, attention_tiles_bwd.cu: the same widths in bf16, without a table of keys */
 void attention_tiles_forward(const struct attention *a, cudaStream_t stream);
 void attention_tiles_backward(const struct attention *a, const struct gradients *g,
                               cudaStream_t stream);

@@ -1,10 +1,10 @@
 /*
- * attention_plain.cu - attention of any width, type and alignment in f32 arithmetic: the way of
- * widths that no other kernel takes, of gradients in f32, and of the weights for pictures.
+ * attention_plain.cu - attention of any width, type and alignment in f32 arithmetic: for widths
+ * that no other kernel supports, for gradients in f32, and for attention weights.
  *
- * One warp has one row: a query, or in the second half of backward a key. It takes the other side
- * 32 rows at a time: a lane first has a row of its own for the dot products, then columns of its
- * own for the sums.
+ * One warp computes one row: a query, or in the second half of backward a key. It goes through the
+ * keys, or queries, 32 at a time: each lane first computes the dot product with one of them, then
+ * the sums of some columns.
  */
 #include "ops/cuda/attention_device.h"
 #include "ops/cuda/attention_parts.h"
@@ -26,7 +26,7 @@ static __device__ void set(const struct mat &m, int row, int col, float x)
         ((float *)m.p)[at] = x;
 }
 
-/* Columns [col, col + width) of a row of x and one of y. */
+/* The dot product of columns [col, col + width) of row i of x and row j of y. */
 static __device__ float dot(const struct mat &x, int i, const struct mat &y, int j, int col,
                             int width)
 {
@@ -47,7 +47,7 @@ static __device__ float warp_max(float x)
     return x;
 }
 
-/* What a warp works on. */
+/* The row that a warp computes. */
 struct work {
     struct sentence s;
     int i, head, dk, dv;
@@ -76,8 +76,8 @@ static __device__ float factor(const struct drop_site &d, uint2 key, int j)
     return dropped(d, key, j) ? 0 : d.scale;
 }
 
-/* to[c] = to[c] * keep + sum of w[j] times column col + c of the j-th of n rows; the lane's own
- * columns alone, so nobody waits. */
+/* to[c] = to[c] * keep + sum over j < n of w[j] * m(row[j], col + c). Each lane computes its own
+ * columns, so no synchronization is needed. */
 static __device__ void add_rows(float *to, float keep, const float *w, const struct mat &m,
                                 const int *row, int n, int col, int width, int lane)
 {

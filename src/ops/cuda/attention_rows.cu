@@ -1,19 +1,19 @@
 /*
- * attention_rows.cu - attention of one query at a time, heads of 32, 64 or 128: a step of decoding,
- * where each hypothesis asks once and finds its keys through a table, and forward in f32.
+ * attention_rows.cu - attention of one query at a time, heads of 32, 64 or 128: for decoding steps,
+ * where each hypothesis has one query and finds its keys through a table, and for forward in f32.
  *
- * A block has one query and head. A row of a head is a run of 16-byte pieces, one to a lane, so a
- * warp reads several keys at once; all the keys and values of a part are asked for before the first
- * is used. Lanes that share a key have a softmax of their own over the keys they met; these are
- * merged in the end, within a warp and then between warps, in an order that depends on the number
- * of keys alone.
+ * A block computes one head of one query. A row of a head is divided into pieces of 16 bytes, one
+ * per lane, so a warp reads several keys at once; the loads of all keys and values of a part are
+ * started before the first is used. The lanes that share a key compute an online softmax over the
+ * keys they read; these are merged at the end, within a warp and then between warps, in an order
+ * that depends on the number of keys alone.
  */
 #include "ops/cuda/attention_device.h"
 #include "ops/cuda/attention_parts.h"
 
-enum { WARPS = 4, AHEAD = 8 }; /* keys under way in each lane */
+enum { WARPS = 4, AHEAD = 8 }; /* AHEAD: keys whose loads are in flight in each lane */
 
-/* A 16-byte piece as floats. */
+/* Widens a 16-byte piece to floats. */
 static __device__ __forceinline__ void widen(float (&x)[8], uint4 p, bf16)
 {
     float2 f[4] = {unpack(p.x), unpack(p.y), unpack(p.z), unpack(p.w)};
@@ -27,7 +27,8 @@ static __device__ __forceinline__ void widen(float (&x)[4], uint4 p, float)
     x[2] = __uint_as_float(p.z), x[3] = __uint_as_float(p.w);
 }
 
-/* As many numbers as a piece of a key has, of a query or an output, which may be wider. */
+/* Load and store as many numbers as a piece of a key has; the query and the output may be float
+ * where the keys are bf16. */
 static __device__ __forceinline__ void load(float (&x)[8], const bf16 *p)
 {
     widen(x, *(const uint4 *)p, bf16());
@@ -59,12 +60,12 @@ static __device__ __forceinline__ void store(float *p, const float (&x)[N], floa
             make_float4(x[i] * scale, x[i + 1] * scale, x[i + 2] * scale, x[i + 3] * scale);
 }
 
-/* A softmax over some of the keys: scores in units of log 2. */
+/* The online softmax over some of the keys; scores are logarithms to base 2. */
 template <int N> struct partial {
     float top, sum, o[N];
 };
 
-/* Adds what other lanes or warps found. */
+/* Merges the online softmax of other lanes or warps into a. */
 template <int N>
 static __device__ __forceinline__ void merge(struct partial<N> &a, const struct partial<N> &b)
 {
@@ -88,7 +89,7 @@ static __global__ void __launch_bounds__(WARPS * 32)
     struct sentence s = sentence_at(a.seqs, place.sentence);
     if (i >= s.nq) return;
     int keys = seen(s, i), piece = lane % LANES, column = head * D + piece * N;
-    if (warp && warp * PART >= keys) return; /* the warps that stay are counted below */
+    if (warp && warp * PART >= keys) return; /* the barrier below counts the other warps alone */
     uint2 mask = dropout_key(drop, (uint64_t)(s.q + i) * a.heads + head);
     const K *k = (const K *)a.k.p + column, *v = (const K *)a.v.p + column;
     const Q *from = (const Q *)a.q.p + (size_t)(s.q + i) * a.q.ld + column;

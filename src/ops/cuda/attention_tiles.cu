@@ -1,11 +1,12 @@
 /*
  * attention_tiles.cu - attention in bf16 on the tensor cores, heads of 32, 64 or 128.
  *
- * A group of warps has one head of up to 128 queries of a sentence, each warp 16 of them. The group
- * copies the queries and their keys and values to shared memory, all at once where they fit and
- * otherwise 64 keys at a time, the next while the last are worked on. A warp goes over the keys in
- * steps of 32 (16 at the end) with the running maximum and sum of the online softmax, so a query's
- * bits depend on its sentence alone. Short sentences: several heads share a block.
+ * A group of warps computes one head of up to 128 queries of a sentence, each warp 16 of them. The
+ * group copies the queries and their keys and values to shared memory: all at once where they fit,
+ * otherwise 64 keys at a time, copying the next ones while it computes. A warp goes over the keys
+ * in steps of 32 (16 at the end) with the running maximum and sum of the online softmax, so the
+ * bits of a query depend on its sentence alone. For short sentences a block has several groups, one
+ * per head.
  */
 #include <assert.h>
 
@@ -14,23 +15,24 @@
 
 enum { MOST_WARPS = 8, ALL_KEYS = 128, SOME_KEYS = 64 };
 
-/* How the work is cut; all of it from what the host knows. */
+/* How the work is divided; computed from what the host knows. */
 struct cut {
     int warps;  /* of a group */
-    int groups; /* of a block: as many heads */
-    int tiles;  /* of queries, of the longest sentence */
+    int groups; /* of a block, one per head */
+    int tiles;  /* of queries of the longest sentence */
     int keys;   /* rows of keys in shared memory at a time */
 };
 
 template <int D> struct query_tile {
     uint32_t q[D / 16][4];
     float o[D / 8][4];
-    float top[2], sum[2]; /* of rows g and g + 8; sum: this lane's columns alone */
-    int seen[2];          /* keys that they see */
+    float top[2], sum[2]; /* of rows g and g + 8; sum: over the columns of this lane */
+    int seen[2];          /* number of keys that each row sees */
     uint2 mask[2];
 };
 
-/* Keys [j0, j0 + 8 N) of the sentence, whose rows begin at keys and values. */
+/* One step of the online softmax, over keys [j0, j0 + 8 N) of the sentence. keys, values: addresses
+ * of their rows in shared memory */
 template <int D, int N>
 static __device__ __forceinline__ void attend_step(struct query_tile<D> &t, uint32_t keys,
                                                    uint32_t values, int j0,
@@ -91,8 +93,8 @@ static __device__ __forceinline__ void attend_step(struct query_tile<D> &t, uint
     }
 }
 
-/* ALL: the keys of a sentence fit in shared memory. Otherwise there is room for them twice: while
- * one part is read the next one comes. */
+/* ALL: all keys of a sentence fit in shared memory. Otherwise shared memory has two buffers: one is
+ * read while the next keys are copied to the other. */
 template <int D, bool ALL>
 static __global__ void __launch_bounds__(MOST_WARPS * 32, D == 128 ? 1 : 2)
     forward(struct attention a, struct cut cut, struct drop_site drop)
@@ -113,7 +115,7 @@ static __global__ void __launch_bounds__(MOST_WARPS * 32, D == 128 ? 1 : 2)
     const bf16 *k = (const bf16 *)a.k.p + (size_t)s.k * a.k.ld + head * D;
     const bf16 *v = (const bf16 *)a.v.p + (size_t)s.k * a.v.ld + head * D;
 
-    /* Rows behind the last key that a step may touch are zeros; there are fewer than 16. */
+    /* A step may read fewer than 16 rows after the last key; these are zeros. */
     int end = seen(s, min(first + cut.warps * 16, s.nq) - 1), end16 = (end + 15) / 16 * 16;
     int blocks = ALL ? 1 : max(1, (end + cut.keys - 1) / cut.keys);
     copy_tile<D>(queries, q, a.q.ld, first, cut.warps * 16, s.nq, tid, threads);
@@ -125,7 +127,7 @@ static __global__ void __launch_bounds__(MOST_WARPS * 32, D == 128 ? 1 : 2)
     struct query_tile<D> t = {
     };
     int row = first + warp * 16 + lane / 4;
-    int last = seen(s, min(first + warp * 16 + 15, s.nq - 1)); /* keys that the warp looks at */
+    int last = seen(s, min(first + warp * 16 + 15, s.nq - 1)); /* keys that the warp reads */
     if (first + warp * 16 >= s.nq) last = 0;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -165,7 +167,7 @@ static __global__ void __launch_bounds__(MOST_WARPS * 32, D == 128 ? 1 : 2)
         float sum = t.sum[r];
         sum += __shfl_xor_sync(~0u, sum, 1);
         sum += __shfl_xor_sync(~0u, sum, 2);
-        scale[r] = sum == 0 ? 0 : drop.scale / sum; /* sees no key; a NaN stays one */
+        scale[r] = sum == 0 ? 0 : drop.scale / sum; /* 0: it sees no key; a NaN stays a NaN */
         if (a.lse.p && lane % 4 == 0 && row + 8 * r < s.nq)
             ((float *)a.lse.p)[(size_t)(s.q + row + 8 * r) * a.lse.ld + head] =
                 sum == 0 ? -INFINITY : t.top[r] / sqrtf((float)D) + logf(sum);

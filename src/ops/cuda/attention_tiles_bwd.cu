@@ -1,16 +1,16 @@
 /*
  * attention_tiles_bwd.cu - gradients of attention in bf16 on the tensor cores, heads of 32, 64 or
- * 128. Nothing is added to memory that another block writes: two runs give the same bits.
+ * 128. No two blocks write the same memory, so two runs give the same bits.
  *
  * With w the weights, m their dropout factors and delta_i = dout_i . o_i:
  *     dv = (m w)T dout      ds = w (m (dout vT) - delta)
  *     dq = ds k / sqrt(D)   dk = dsT q / sqrt(D)
  *
- * backward_keys: a group of warps has one head of some keys of a sentence, a warp 16 of them, and
- * goes over the queries with keys as rows, so that wT and dsT come out as left operands of dv and
- * dk. Where the sentence fits in shared memory (WHOLE) it also leaves dsT there, and each warp ends
- * with dq of 16 queries: everything is read once. Longer sentences have dq from backward_queries,
- * which goes over the keys with queries as rows.
+ * backward_keys: a group of warps computes one head of some keys of a sentence, a warp 16 of them.
+ * It goes over the queries with keys as rows, so that the fragments of wT and dsT are left operands
+ * of the products of dv and dk. Where the sentence fits in shared memory (WHOLE) it also stores dsT
+ * there, and at the end each warp computes dq of 16 queries: all inputs are read once. For longer
+ * sentences backward_queries computes dq; it goes over the keys with queries as rows.
  */
 #include "ops/cuda/attention_device.h"
 #include "ops/cuda/attention_parts.h"
@@ -19,28 +19,28 @@ enum { MOST_WARPS = 8, PART_WARPS = 4, PART_ROWS = PART_WARPS * 16 };
 
 struct cut {
     int warps;         /* of a group */
-    int groups;        /* of a block: as many heads */
-    int tiles;         /* of keys (of queries in backward_queries), of the longest sentence */
-    int queries, keys; /* rows of each in shared memory at a time */
+    int groups;        /* of a block, one per head */
+    int tiles;         /* of keys (in backward_queries: of queries) of the longest sentence */
+    int queries, keys; /* rows of queries and of keys in shared memory at a time */
 };
 
-/* What backward needs of a query besides its rows. */
+/* What backward needs of a query besides its rows of q and dout. */
 struct __align__(16) query_facts
 {
-    float lse; /* in units of log 2 */
+    float lse; /* to base 2 */
     float delta;
     uint2 mask;
 };
 
-/* The parts of one group's shared memory. */
+/* The parts of the shared memory of one group. */
 template <int D> struct room {
     char *q, *dout, *k, *v;
     struct query_facts *facts; /* [queries] */
-    char *slopes;              /* dsT: rows of keys, `pitch` bytes apart */
+    char *slopes;              /* dsT: one row per key, `pitch` bytes apart */
     int pitch;
 };
 
-/* 16 bytes more than a row needs keep ldmatrix and the stores free of bank conflicts. */
+/* 16 bytes more than a row needs: so ldmatrix and the stores have no bank conflicts. */
 static __host__ __device__ int slope_pitch(const struct cut &c)
 {
     return c.queries * 2 + 16;
@@ -71,7 +71,7 @@ static __device__ __forceinline__ uint32_t row_address(const char *tile, int row
     return shared_address(tile) + row * D * 2;
 }
 
-/* One group's place in the work, and its head's first row in each matrix. */
+/* The first rows, in each matrix, of the sentence and head that a group computes. */
 struct heads {
     const bf16 *q, *k, *v, *o, *dout;
     const float *lse;
@@ -95,8 +95,8 @@ static __device__ __forceinline__ struct heads heads_at(const struct attention &
     return h;
 }
 
-/* Brings queries [first, first + rows), their dout and their facts; waits for this thread's copies,
- * the group still has to meet. rows is at most 16 for each of the group's warps. */
+/* Copies queries [first, first + rows), their dout and their facts to shared memory. It waits for
+ * the copies of this thread; the caller must synchronize the group. rows is at most 16 per warp. */
 template <int D>
 static __device__ __forceinline__ void bring_queries(const struct room<D> &room,
                                                      const struct attention &a,
@@ -128,7 +128,7 @@ static __device__ __forceinline__ void bring_queries(const struct room<D> &room,
     for (int i = 0; i < D / 16; i++) {
         int c = tid + i * threads, row = c / chunks;
         float sum = 0;
-        if (c < rows * chunks) { /* the chunk of dout that this thread itself copied */
+        if (c < rows * chunks) { /* a chunk of dout that this thread copied */
             uint4 d = *(const uint4 *)(room.dout + chunk_at<D>(row, c % chunks));
             const uint32_t x[4] = {d.x, d.y, d.z, d.w}, y[4] = {o[i].x, o[i].y, o[i].z, o[i].w};
 #pragma unroll
@@ -143,7 +143,7 @@ static __device__ __forceinline__ void bring_queries(const struct room<D> &room,
     }
 }
 
-/* s = a b and dw = c d, each of 16 rows with 16 rows of tiles, over their columns. */
+/* s = a bT and dw = c dT, where a, b, c and d are 16 rows of tiles each. */
 template <int D>
 static __device__ __forceinline__ void scores(float (&s)[2][4], float (&dw)[2][4], uint32_t a,
                                               uint32_t b, uint32_t c, uint32_t d,
@@ -163,8 +163,8 @@ static __device__ __forceinline__ void scores(float (&s)[2][4], float (&dw)[2][4
     }
 }
 
-/* Weight and slope of one pair from its score and dout . v: on return s is the weight after
- * dropout less the factor 1 / (1 - p), and dw the slope. */
+/* On entry s is the score of a query and a key, and dw is dout . v. On return s is the weight after
+ * dropout without the factor 1 / (1 - p), and dw is ds, the gradient of the score. */
 static __device__ __forceinline__ void weigh(float &s, float &dw, float scale, float lse,
                                              float delta, bool visible, bool drop_it,
                                              float drop_scale)
@@ -174,8 +174,8 @@ static __device__ __forceinline__ void weigh(float &s, float &dw, float scale, f
     s = drop_it ? 0 : w;
 }
 
-/* Queries [i0, i0 + 16), at row `at` of the tiles, with the warp's keys [j0, j0 + 16), at row
- * `key`. */
+/* Adds to dk and dv of keys [j0, j0 + 16), which are at row `key` of the tiles, what queries
+ * [i0, i0 + 16), at row `at`, contribute. */
 template <int D, bool WHOLE>
 static __device__ __forceinline__ void keys_step(float (&dk)[D / 8][4], float (&dv)[D / 8][4],
                                                  const struct room<D> &room,
@@ -188,7 +188,7 @@ static __device__ __forceinline__ void keys_step(float (&dk)[D / 8][4], float (&
     uint32_t k = row_address<D>(room.k, key), v = row_address<D>(room.v, key);
     float s[2][4] = {}, dw[2][4] = {};
     scores<D>(s, dw, k, q, v, dout, l);
-    /* Tiles away from the last key, the last query and the diagonal need no look at each pair. */
+    /* In most tiles every query sees every key, so not each pair has to be checked. */
     bool inside =
         j0 + 16 <= sentence.nk && i0 + 16 <= sentence.nq && j0 + 15 <= i0 + sentence.ahead;
 #pragma unroll
@@ -221,7 +221,7 @@ static __device__ __forceinline__ void keys_step(float (&dk)[D / 8][4], float (&
     add_product<D>(dk, ds, q, l);
 }
 
-/* dq of the warp's 16 queries from row `at`, from all of dsT; `seen` keys concern them. */
+/* dq of the 16 queries from row `at` on, from dsT; they see the first `seen` keys. */
 template <int D>
 static __device__ __forceinline__ void whole_queries(float (&dq)[D / 8][4],
                                                      const struct room<D> &room, int at, int seen,
@@ -236,7 +236,8 @@ static __device__ __forceinline__ void whole_queries(float (&dq)[D / 8][4],
     }
 }
 
-/* Registers: as many as the sums of dk and dv leave room for with this many blocks at a time. */
+/* Launch bounds: the sums of dk and dv take so many registers that this many blocks fit at a time.
+ */
 template <int D, bool WHOLE> struct bounds {
     enum { THREADS = (WHOLE ? MOST_WARPS : PART_WARPS) * 32 };
     enum { BLOCKS = D == 128 ? 1 : (WHOLE ? 2 : 3) };
@@ -278,7 +279,7 @@ static __global__ void __launch_bounds__(bounds<D, WHOLE>::THREADS, bounds<D, WH
         if (!WHOLE) __syncthreads();
     } while (!WHOLE && from < s.nq);
 
-    if (j0 < s.nk) { /* nobody else reads this warp's rows of v */
+    if (j0 < s.nk) { /* no other warp reads the rows of v that this warp overwrites */
         bf16 *to = (bf16 *)g.dk.p + (size_t)s.k * g.dk.ld + head * D;
         store_rows<D>(dk, scale, scale, room.v, key, to, g.dk.ld, j0, s.nk, lane);
         to = (bf16 *)g.dv.p + (size_t)s.k * g.dv.ld + head * D;
@@ -294,7 +295,8 @@ static __global__ void __launch_bounds__(bounds<D, WHOLE>::THREADS, bounds<D, WH
     store_rows<D>(dq, scale, scale, room.q, at, to, g.dq.ld, at, s.nq, lane);
 }
 
-/* The warp's 16 queries from row `at`, with 16 keys: [j0, j0 + 16), at row `key`. */
+/* Adds to dq of the 16 queries from row `at` on what keys [j0, j0 + 16), at row `key`, contribute.
+ */
 template <int D>
 static __device__ __forceinline__ void queries_step(float (&dq)[D / 8][4],
                                                     const struct room<D> &room,

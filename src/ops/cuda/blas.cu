@@ -2,10 +2,11 @@
  * blas.cu - products by cuBLASLt; see blas.h.
  *
  * The library is half a gigabyte, so it is loaded when the first device is opened and not when the
- * program starts. To ask it for an algorithm takes longer than most products: plans are kept by
- * shape. The number of rows in a batch is never the same twice, so it is rounded up for that, eight
- * steps to a doubling, and the algorithm is the one for the rounded shape, whatever came before:
- * the same product gives the same bits in every run. Calls: blas_open, blas_run, blas_close.
+ * program starts. Asking it for an algorithm takes longer than most products, so the answers,
+ * called plans, are kept in a hash table by shape. Batches differ in their number of rows, so the
+ * plan is that of the number rounded up, in eight steps to a doubling. The algorithm depends on the
+ * rounded shape alone, so the same product gives the same bits in every run. Call order: blas_open,
+ * blas_run, blas_close.
  */
 #include "ops/cuda/blas.h"
 
@@ -60,7 +61,7 @@ static const struct {
 #define TEXT(x)    TEXT_OF(x)
 #define LIBRARY    "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR)
 
-/* It stays loaded: another backend will want it, and it is not made to be unloaded. */
+/* The library is never unloaded: another backend may use it, and it is not made for unloading. */
 static enum heed_status lt_load(struct lt *lt, struct heed_error *err)
 {
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
@@ -78,8 +79,8 @@ static enum heed_status lt_load(struct lt *lt, struct heed_error *err)
 
 /* ---- plans ---- */
 
-/* As cuBLAS sees it, in columns: every matrix is its transpose, and what is left of the product is
- * right. */
+/* cuBLAS is column-major: it sees our row-major matrices transposed, so left and right operands are
+ * swapped. */
 struct shape {
     int m, n, k, lda, ldb, ldc;
     int ta, tb, in, out, bias, relu;
@@ -87,11 +88,11 @@ struct shape {
 };
 
 struct plan {
-    struct shape shape; /* rows rounded up */
+    struct shape shape; /* with the rows of the batch rounded up */
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, c;
     cublasLtMatmulAlgo_t algo;
-    bool used, found; /* found: an algorithm */
+    bool used, found; /* used: the slot has a plan; found: cuBLASLt has an algorithm */
 };
 
 struct blas {
@@ -102,7 +103,7 @@ struct blas {
     int plans;
 };
 
-/* Up to the next of eight steps to a doubling, at least 16 rows apart */
+/* Rounds up to the next of eight steps to a doubling; steps are at least 16 rows. */
 static int rounded(int rows)
 {
     int step = 16;
@@ -110,7 +111,8 @@ static int rounded(int rows)
     return (rows + step - 1) / step * step;
 }
 
-/* Products with a transposed left side sum over rows of the batch; others have them in c. */
+/* Whether the product sums over the rows of the batch: a is transposed. Otherwise the rows of the
+ * batch are rows of c. */
 static bool sums_rows(const struct shape *s)
 {
     return s->tb;
@@ -168,7 +170,7 @@ static void plan_describe(const struct lt *lt, struct plan *p, const struct shap
     lt->layout_create(&p->c, out, s->m, s->n, s->ldc);
 }
 
-/* The layouts for this many rows of the batch */
+/* Sets the layouts to the number of rows of the batch. */
 static void plan_rows(const struct lt *lt, struct plan *p, const struct shape *s)
 {
     uint64_t rows = (uint64_t)(sums_rows(s) ? s->k : s->n);
@@ -215,7 +217,8 @@ static uint32_t hash(const struct shape *s)
     return h ^ h >> 15;
 }
 
-/* bias: some pointer of the right alignment, which the choice may look at */
+/* bias: a pointer with the alignment of the bias, on which the choice of the algorithm may depend
+ */
 static struct plan *plan_find(struct blas *b, struct shape s, const void *bias)
 {
     if (sums_rows(&s))
@@ -253,7 +256,7 @@ static bool plan_run(struct blas *b, struct plan *p, const struct product *q, cu
 
 enum { TILE = 16 };
 
-/* Distances between elements: of a along m and k, of b along k and n. */
+/* am, ak, bk, bn: distances between elements of a along m and k, of b along k and n. */
 template <class T, class U>
 static __global__ void product_plain(rows<U> c, const T *a, size_t am, size_t ak, const T *b,
                                      size_t bk, size_t bn, const U *bias, bool relu, float beta,
@@ -302,7 +305,7 @@ void blas_run(struct gpu *c, const struct product *p)
 {
     struct blas *b = c->blas;
     struct shape s = shape_of(p);
-    cuda_check(c, cudaGetLastError()); /* of what was launched for it */
+    cuda_check(c, cudaGetLastError()); /* of kernels that prepared the operands */
     if (!types_taken(p)) {
         cuda_refuse(c, "these types of numbers together");
         return;
@@ -315,7 +318,7 @@ void blas_run(struct gpu *c, const struct product *p)
     plan_rows(&b->lt, plan, &s);
     cuda_mark(c, p->name, bytes, 2 * mn * s.k);
     if (plan_run(b, plan, p, c->stream)) return;
-    if (plan->found) { /* what fits the rounded shape need not fit this one */
+    if (plan->found) { /* the algorithm of the rounded shape need not work for this one */
         plan_choose(b, plan, &s);
         bool done = plan_run(b, plan, p, c->stream);
         plan_choose(b, plan, &plan->shape);

@@ -1,6 +1,6 @@
 /*
- * blas.h - matrix products: cuBLASLt, which is loaded when a device is opened, and for the shapes
- * that it does not take a plain kernel.
+ * blas.h - matrix products: by cuBLASLt, which is loaded when a device is opened, or by a plain
+ * kernel for shapes that cuBLASLt does not support.
  */
 #ifndef HEED_OPS_CUDA_BLAS_H
 #define HEED_OPS_CUDA_BLAS_H
@@ -8,9 +8,9 @@
 
 struct blas;
 
-/* c [m,n] = relu(a b + bias) + beta*c, in rows as everything here, with b perhaps read from its
- * transpose and a too. Inputs are of one type, F32 or BF16, c of the same or F32; bias [n] is of
- * c's type, and there is none with a beta. */
+/* c [m,n] = op(a) op(b) + bias + beta*c, row-major; op transposes where ta and tb say so, and with
+ * relu the sum goes through ReLU. a and b have one type, F32 or BF16; c has that type or F32; bias
+ * [n] has the type of c. bias and beta are not used together. */
 struct product {
     struct mat c, a, b;
     bool ta, tb;

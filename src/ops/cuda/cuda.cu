@@ -1,7 +1,8 @@
 /*
  * cuda.cu - the CUDA backend: opens a device and holds the op table.
  *
- * Each entry of the table names the op, hands it on, and looks whether its launches were accepted.
+ * Each function of the table sets the name of the op for errors and the trace, calls the op's own
+ * file, and checks that its kernels were launched.
  * Order: cuda_open, ops, sync, close. A backend serves one thread at a time.
  */
 #include "ops/cuda/cuda.h"
@@ -15,7 +16,7 @@
 
 /* ---- errors ---- */
 
-/* What comes after a comma is for the trace. */
+/* The name of an op ends at the comma; the text after it is for the trace. */
 static int op_length(const struct gpu *c)
 {
     return (int)strcspn(c->op, ",");
@@ -35,7 +36,7 @@ void cuda_refuse(struct gpu *c, const char *what)
                   c->op, what);
 }
 
-/* ---- measuring: an event at each mark; what lies between two belongs to the first ---- */
+/* ---- measuring: an event at each mark; the time between two marks counts for the first ---- */
 
 enum { TRACE_NAMES = 64, TRACE_MARKS = 1 << 15 };
 
@@ -92,7 +93,7 @@ static void trace_free(struct trace *t)
 
 /* ---- around every op ---- */
 
-/* The device belongs to the calling thread, which need not be the one of the last call. */
+/* The current device is a setting of the calling thread, which may differ from call to call. */
 static struct gpu *begin(struct backend *be, const char *op, double bytes)
 {
     struct gpu *c = gpu_of(be);
@@ -316,7 +317,7 @@ static void op_topk(struct backend *be, struct mat logits, int k, const int32_t 
     end(c);
 }
 
-/* ---- recording; not while each op is measured ---- */
+/* ---- graph capture; not while ops are timed ---- */
 
 struct graph {
     cudaGraphExec_t exec;
@@ -343,7 +344,7 @@ static struct graph *op_capture_end(struct backend *be)
     if (graph) cudaGraphDestroy(graph);
     if (g && e == cudaSuccess && !c->failed.status) return g;
     cudaGetLastError();
-    c->failed.status = HEED_OK; /* the ops will run, and fail if they must */
+    c->failed.status = HEED_OK; /* the caller runs the ops again, which report their own errors */
     if (g && g->exec) cudaGraphExecDestroy(g->exec);
     free(g);
     return NULL;
@@ -351,7 +352,7 @@ static struct graph *op_capture_end(struct backend *be)
 
 static void op_graph_launch(struct backend *be, struct graph *g)
 {
-    struct gpu *c = begin(be, "replay", 0);
+    struct gpu *c = begin(be, "graph", 0);
     cuda_check(c, cudaGraphLaunch(g->exec, c->stream));
     end(c);
 }
@@ -392,8 +393,8 @@ static int op_trace(struct backend *be, struct op_time *out, int max)
 
 /* ---- the table ---- */
 
-/* Logits in bf16 then take 400 MB: that is 5,000 rows of the paper's vocabulary, at which the
- * products are as fast as they get and the passes over the gradient are few. */
+/* Logits in bf16 then take 400 MB, which is 5,000 rows of the paper's vocabulary: enough for
+ * products to reach their full speed and for few passes over the gradient of the embedding. */
 enum { CHUNK = 200 << 20, CHUNK_ROWS = 32768 };
 
 static const struct ops table = {

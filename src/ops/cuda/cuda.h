@@ -1,17 +1,17 @@
 /*
- * cuda.h - inside the CUDA backend: one device, one stream, what the ops share.
+ * cuda.h - private to the CUDA backend: the device, its stream, and what the ops share.
  *
- * cuda.cu holds the table, memory.cu what moves between host and device, blas.cu the products that
- * cuBLASLt does, few.cu those of a few rows, hopper.cu some that end in more; linear.cu, norm.cu,
- * embed.cu, loss.cu, adam.cu, decode.cu and attention.cu, with the kernels it chooses from, the
- * ops.
+ * cuda.cu has the op table; memory.cu copies between host and device; blas.cu computes products
+ * with cuBLASLt, few.cu products of a few rows, and hopper.cu two products fused with activation
+ * and dropout; linear.cu, norm.cu, embed.cu, loss.cu, adam.cu, decode.cu and attention.cu have the
+ * ops, the last with the kernels of attention_*.cu.
  *
- * Every op puts its work on the stream and returns. It needs no memory but its operands and the
- * scratch block, which was there before the first op and belongs to one op at a time, as the
- * stream has them in order. So whatever is between two uploads can be captured as a graph.
+ * Every op enqueues its work on the stream and returns. Its only memory are its operands and the
+ * scratch block, which is allocated when the device is opened. The stream runs ops in order, so one
+ * op at a time uses the scratch block. So any ops between uploads can be captured as a CUDA graph.
  *
- * Determinism: sums over rows are cut by the shapes alone and added in a fixed order; no sum of
- * floats uses atomics. A product's algorithm is chosen by its shape alone (blas.cu).
+ * Determinism: sums over rows are divided by the shapes alone and added in a fixed order; no sum of
+ * floats uses atomics. The algorithm of a product is chosen by its shape alone (blas.cu).
  */
 #ifndef HEED_OPS_CUDA_H
 #define HEED_OPS_CUDA_H
@@ -24,22 +24,22 @@
 
 enum {
     CUDA_SCRATCH = 64 << 20, /* bytes */
-    CUDA_SLOTS = 4,          /* parts of the ring that uploads go through, ... */
-    CUDA_SLOT = 4 << 20,     /* ... bytes each */
-    CUDA_BACK = 1 << 20,     /* bytes that downloads collect until sync */
-    CUDA_PENDING = 64        /* downloads that do */
+    CUDA_SLOTS = 4,          /* slots of the ring of upload buffers */
+    CUDA_SLOT = 4 << 20,     /* bytes of a slot */
+    CUDA_BACK = 1 << 20,     /* bytes of the buffer in which downloads wait for sync */
+    CUDA_PENDING = 64        /* largest number of downloads that wait for sync */
 };
 
 struct blas;  /* blas.h */
 struct trace; /* cuda.cu */
 
-/* Uploads pass through pinned memory, so that the caller's may change at once. A part is filled
- * again when the device has read it. */
+/* Uploads are copied to page-locked memory first, so that the caller may change its own at once. A
+ * slot is filled again after the device has read it. */
 struct ring {
     char *p; /* [SLOTS * SLOT] */
     int slot;
-    size_t used; /* of this slot */
-    cudaEvent_t read[CUDA_SLOTS];
+    size_t used;                  /* bytes of the current slot */
+    cudaEvent_t read[CUDA_SLOTS]; /* the device has read the slot */
 };
 
 struct pending {
@@ -51,22 +51,22 @@ struct pending {
 struct gpu {
     struct backend base;
     int device;
-    int shared; /* bytes of shared memory that a block may have */
+    int shared; /* largest number of bytes of shared memory of a block */
     int processors;
-    decltype(&cuTensorMapEncodeTiled) box_map; /* of the driver; NULL: hopper.cu takes nothing */
+    decltype(&cuTensorMapEncodeTiled) box_map; /* driver function; NULL: hopper.cu is not used */
     char name[80];
-    struct chain chain;        /* the stream, for kernels that may start early */
-    bool plain;                /* they may not, and nothing is recorded: see docs/reliability.md */
-    cudaStream_t stream, side; /* side: uploads ahead, which the stream waits for by this event */
-    cudaEvent_t sent;
+    struct chain chain;        /* the stream with programmatic dependent launch: see launch.h */
+    bool plain;                /* no early starts and no graph capture: see docs/reliability.md */
+    cudaStream_t stream, side; /* side: for upload_ahead */
+    cudaEvent_t sent;          /* the last upload_ahead is done; the stream waits for it */
     char *scratch;
     struct ring up;
-    char *back; /* pinned [CUDA_BACK] */
+    char *back; /* [CUDA_BACK], page-locked */
     size_t back_used;
     struct pending pending[CUDA_PENDING];
     int pendings;
     struct blas *blas;
-    const char *op; /* that was begun last */
+    const char *op; /* name of the op that was called last, for errors */
     struct heed_error failed;
     struct trace *trace; /* NULL: not measuring */
 };
@@ -76,11 +76,12 @@ static inline struct gpu *gpu_of(struct backend *be)
     return (struct gpu *)be;
 }
 
-/* The first error sticks until sync. */
+/* Keeps the first error until sync returns it. */
 void cuda_check(struct gpu *c, cudaError_t e);
-/* An operand that no kernel takes. */
+/* Keeps an error: the op does not support an operand, which `what` describes. */
 void cuda_refuse(struct gpu *c, const char *what);
-/* What comes next counts as `name`; bytes and flops are the fewest it can do with. */
+/* For the trace: the work enqueued from here on counts as `name`. bytes and flops: the least it
+ * needs. */
 void cuda_mark(struct gpu *c, const char *name, double bytes, double flops);
 
 static inline double mat_bytes(struct mat m)
@@ -94,12 +95,12 @@ void memory_close(struct gpu *c);
 enum heed_status memory_alloc(struct gpu *c, void **p, size_t bytes, struct heed_error *err);
 void memory_upload(struct gpu *c, void *dst, const void *src, size_t bytes, cudaStream_t stream);
 void memory_download(struct gpu *c, void *dst, const void *src, size_t bytes);
-/* Brings what was downloaded to where it belongs; the stream is done. */
+/* Copies waiting downloads to the caller's memory; the stream has been synchronized. */
 void memory_deliver(struct gpu *c);
 
 /* linear.cu */
 
-/* n vectors of one length that sums over rows are added to */
+/* n vectors of one length to which column sums are added */
 struct sums {
     float *to[3];
     int n;
@@ -111,11 +112,11 @@ void cuda_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct
 void cuda_linear_bwd(struct gpu *c, struct mat dx, float beta, struct mat db, struct mat dw,
                      struct mat dy, struct mat x, struct mat w, struct activation f);
 void cuda_bias_bwd(struct gpu *c, struct mat db, struct mat dy);
-/* few.cu: whether it took the product */
+/* few.cu: returns whether it computed the product */
 bool cuda_linear_few(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
                      bool relu);
-/* hopper.cu: whether it took linear, or of linear_bwd what gives dx and db. For Hopper alone: no
- * other GPU, newer ones included, has its instructions. */
+/* hopper.cu: both return whether they computed linear, or dx and db of linear_bwd. Only for Hopper:
+ * other GPUs, newer ones included, do not have its instructions. */
 void hopper_open(struct gpu *c);
 bool hopper_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
                    struct activation f);
@@ -146,9 +147,12 @@ void cuda_cache_put(struct gpu *c, struct mat cache, struct mat rows, const int3
 void cuda_topk(struct gpu *c, struct mat logits, int k, const int32_t *want, int wants,
                float *score, int32_t *id);
 
-/* A packed matrix as a plain one. F32 and BF16 lie as they would unpacked. I8: a row holds its
- * numbers, whole ones that bf16 has exactly, and behind them their unit: see packed_unit. */
-enum { PACKED_UNIT = 8 }; /* bf16 elements that the unit takes, so that rows stay 16-byte aligned */
+/* A packed matrix as a row-major one. F32 and BF16 have the same layout packed and unpacked. I8: a
+ * row has its numbers, integers that bf16 represents exactly, then the scale of the row: see
+ * packed_unit. */
+enum {
+    PACKED_UNIT = 8
+}; /* bf16 elements reserved for the scale, so that rows stay 16-byte aligned */
 
 static inline struct mat mat_unpacked(struct mat w)
 {

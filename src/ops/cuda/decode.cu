@@ -1,6 +1,5 @@
 /*
- * decode.cu - what only translation needs: packed weights, rows into the cache, the best next
- * tokens.
+ * decode.cu - the ops of decoding: packed weights, rows of the KV cache, the best next tokens.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -40,7 +39,7 @@ static void pack_bytes_row(uint16_t *to, const int8_t *q, float unit, int cols, 
     memcpy((char *)to + row_bytes - PACKED_UNIT * sizeof *to, &unit, sizeof unit);
 }
 
-/* wide, narrow: room for a row */
+/* wide, narrow: buffers of one row */
 static void pack_row(void *to, enum type type, struct stored from, int row, int cols, float *wide,
                      int8_t *narrow)
 {
@@ -125,17 +124,18 @@ void cuda_cache_put(struct gpu *c, struct mat cache, struct mat from, const int3
 
 /* ---- the best next tokens ----
  *
- * A block to a row, in two passes. In the first each thread finds the best of its own tokens; the
- * k-th best of these is a bound that at least k tokens reach. The second collects the tokens that
- * do, little more than k as a rule, and sorts them. Where they are more than there is room for, the
- * row is searched k times. A token and its logit are one number, its key, so that there are no
- * equals and the order in which tokens are collected does not matter. */
+ * One block computes one row, in two passes. In the first each thread finds the best of its own
+ * tokens; the k-th best of these is a bound that at least k tokens reach. The second pass collects
+ * the tokens that reach the bound, usually little more than k, and sorts them. Where there are more
+ * than ROOM, the row is searched k times instead. A token's logit and id form one integer, its key,
+ * so no two keys are equal and the order in which tokens are collected does not matter. */
 
 enum { TOP_THREADS = 1024, ROOM = 4096 };
 
 typedef unsigned long long key;
 
-/* Larger for a larger logit, and for a lower id among equals; 0 is below all. */
+/* The key is larger for a larger logit, and for a lower id among equal logits. 0 is below all keys.
+ */
 static __device__ inline key key_of(float logit, int id)
 {
     uint32_t u = __float_as_uint(logit == 0 ? 0.0f : logit); /* -0 is 0 */
@@ -147,8 +147,8 @@ static __device__ inline int key_id(key k)
     return (int)(0xffffffffu - (uint32_t)k);
 }
 
-/* Sorts the keys of the first n threads, n a power of two, the largest first, into v. Neighbours of
- * a warp change places by themselves, others by way of v. */
+/* Bitonic sort of one key per thread of the first n, n a power of two, the largest first, into v.
+ * Threads of one warp exchange keys by shuffles, others through v. */
 static __device__ inline void sort_threads(key *v, key mine, int n)
 {
     int self = threadIdx.x;
@@ -171,7 +171,7 @@ static __device__ inline void sort_threads(key *v, key mine, int n)
     __syncthreads();
 }
 
-/* Sorts v[n], n a power of two, the largest first. */
+/* Bitonic sort of v[n], n a power of two, the largest first. */
 static __device__ inline void sort_keys(key *v, int n)
 {
     for (int size = 2; size <= n; size *= 2)
@@ -212,7 +212,8 @@ template <class T> static __device__ inline float number(const T *p)
     return x[0];
 }
 
-/* The k best of row, in order; for rows that have more at the bound than there is room for. */
+/* best[k]: the k best of a row in order, found one after another; for rows in which more than ROOM
+ * tokens reach the bound. */
 template <class T> static __device__ void search(key *best, const T *row, int cols, int k)
 {
     key last = ~(key)0;

@@ -1,9 +1,9 @@
 /*
- * device.h - what the kernels share: matrices as they see them, 8 numbers at a time, sums.
+ * device.h - what the kernels share: matrices on the device, loads and stores of 8 numbers, sums.
  *
- * Kernels compute in float and are written for the type of the numbers in memory and for V, how
- * many of them a thread takes at once: 8, where every row starts at 16 bytes and is a multiple of
- * 8 long, else 1.
+ * Kernels compute in float. They are templates over the type of the numbers in memory and over V,
+ * how many numbers a thread loads at once: 8 where rows are 16-byte aligned and a multiple of 8
+ * long, else 1.
  */
 #ifndef HEED_OPS_CUDA_DEVICE_H
 #define HEED_OPS_CUDA_DEVICE_H
@@ -33,7 +33,7 @@ template <class T> static rows<T> rows_of(struct mat m)
     return r;
 }
 
-/* Whether V may be 8; absent matrices do not matter. */
+/* Whether V may be 8 for this matrix; true for an absent one. */
 static inline bool mat_wide(struct mat m)
 {
     return !m.p || ((uintptr_t)m.p % 16 == 0 && m.cols % 8 == 0 &&
@@ -95,7 +95,7 @@ template <int V> static __device__ inline void store(bf16 *p, const float (&x)[V
     }
 }
 
-/* x as it is read again once it was stored */
+/* x rounded to the type of the pointer, as if it were stored and loaded again */
 static __device__ inline float as_stored(float x, const float *)
 {
     return x;
@@ -107,7 +107,7 @@ static __device__ inline float as_stored(float x, const bf16 *)
 
 /* ---- dropout ---- */
 
-/* x of columns [col, col+V) of a row through dropout */
+/* Applies dropout to columns [col, col+V) of a row. */
 template <int V> static __device__ inline void drop(float (&x)[V], struct drop_row mask, int col)
 {
     if (mask.threshold == 0) return;
@@ -121,7 +121,7 @@ static __device__ inline struct drop_row mask_of(struct drop_site s, size_t row)
     return s.threshold ? drop_site_row(s, row) : none;
 }
 
-/* ---- sums: the same for every lane, or every thread of the block ---- */
+/* ---- sums; every lane, or every thread of the block, gets the result ---- */
 
 static __device__ inline float warp_sum(float x)
 {
@@ -130,7 +130,7 @@ static __device__ inline float warp_sum(float x)
     return x;
 }
 
-/* Threads are a multiple of LANES. */
+/* The number of threads of the block must be a multiple of LANES. */
 static __device__ inline float block_sum(float x)
 {
     __shared__ float part[LANES];
@@ -142,7 +142,7 @@ static __device__ inline float block_sum(float x)
     return warp_sum(lane < warps ? part[lane] : 0);
 }
 
-/* The unit of a row of packed int8 numbers: see mat_unpacked. */
+/* The scale of a row of packed int8 numbers: see mat_unpacked. */
 static __device__ inline float packed_unit(const bf16 *row, int ld)
 {
     return *(const float *)(row + ld - PACKED_UNIT);

@@ -1,12 +1,12 @@
 /*
  * embed.cu - embeddings and their gradient (paper 3.4, 3.5).
  *
- * Backward adds rows that have the same id. The rows are sorted by id, stably, and cut into windows
- * of fixed length. A warp sums a window of a strip of columns: an id whose rows all lie within the
- * window is added to the gradient at once; the sums at its two ends, of ids that go on in the
- * windows beside it, are left for a second kernel, which adds them up in order. So a frequent id is
- * shared by many warps, each row of the gradient has one writer at a time, and the order of every
- * sum is fixed.
+ * Backward adds the rows that have the same id. The rows are sorted by id with a stable sort and
+ * divided into windows of fixed length. A warp sums a strip of columns of a window. An id whose
+ * rows are all in that window is added to the gradient at once. An id whose rows continue in the
+ * window before or after leaves a partial sum; a second kernel adds the partial sums of an id in
+ * order. So many warps share the work of a frequent id, each row of the gradient has one writer at
+ * a time, and the order of every sum is fixed.
  */
 #include <cub/device/device_radix_sort.cuh>
 
@@ -16,7 +16,7 @@ enum { WARPS = 4, WINDOW = 16 };
 
 /* ---- forward ---- */
 
-/* E: float, bf16; bytes: rows of e end with their unit */
+/* E: float or bf16. bytes: the rows of e are packed int8 and end with their scale. */
 template <class T, class E, int V>
 static __global__ void embed_rows(rows<T> y, const int32_t *id, const int32_t *pos, rows<const E> e,
                                   rows<const float> position, int n, int cols, float root,
@@ -76,8 +76,8 @@ void cuda_embed(struct gpu *c, struct mat y, const int32_t *id, const int32_t *p
 
 /* ---- backward ---- */
 
-/* Rows in the order of their ids, and where partial sums go: [windows, 2, cols], the run at the
- * start of a window and the run at its end. */
+/* Rows in the order of their ids. partial: [windows, 2, cols], the sums of the ids at the start and
+ * at the end of a window that continue in its neighbours. */
 struct sorted {
     const int32_t *id, *row; /* [n] */
     float *partial;
@@ -90,7 +90,8 @@ static __global__ void count_up(int32_t *to, int n)
     if (i < n) to[i] = i;
 }
 
-/* Where a run of one id that is complete goes: into the gradient, or to what is left. */
+/* Adds the sum of a run, the rows [first, last) of one id in a window, to the gradient; where the
+ * id continues in a neighbouring window, stores it as a partial sum. */
 template <int V>
 static __device__ inline void flush(float (&sum)[V], rows<float> de, struct sorted s, int first,
                                     int last, int window, int col, int cols, float root)
@@ -143,7 +144,7 @@ static __global__ void sum_windows(rows<float> de, struct sorted s, rows<const T
     flush(sum, de, s, first, end, window, col, cols, root);
 }
 
-/* Where the rows of an id end, which has one at `from` */
+/* The end of the run that row `from` is in */
 static __device__ inline int run_end(struct sorted s, int from)
 {
     int id = s.id[from], low = from, high = s.n; /* s.id[low] is id, s.id[high] is not */
@@ -154,14 +155,15 @@ static __device__ inline int run_end(struct sorted s, int from)
     return high;
 }
 
-/* The runs that begin in a window and go on behind it: the sum at its end, then those at the start
- * of the windows that the run covers or ends in. */
+/* Adds up a run that begins in this window and continues after it: the partial sum at the end of
+ * this window, then those at the start of the windows up to the last of the run. */
 static __global__ void join_windows(rows<float> de, struct sorted s, int cols, float root)
 {
     int window = blockIdx.x, begin = window * WINDOW, end = begin + WINDOW;
     if (end >= s.n || s.id[end] != s.id[end - 1]) return;
     int id = s.id[end];
-    if (begin > 0 && s.id[begin] == id && s.id[begin - 1] == id) return; /* it began before */
+    if (begin > 0 && s.id[begin] == id && s.id[begin - 1] == id)
+        return; /* it began in an earlier window */
     int last = (run_end(s, end) - 1) / WINDOW;
     for (int col = threadIdx.x; col < cols; col += blockDim.x) {
         float sum = s.partial[((size_t)window * 2 + 1) * cols + col];
@@ -195,7 +197,7 @@ static void sum_any(struct gpu *c, struct mat de, struct sorted s, struct mat dy
         wide ? sum_run<float, 8>(c, de, s, dy, base, d) : sum_run<float, 1>(c, de, s, dy, base, d);
 }
 
-/* Scratch for n rows: three arrays of them, partial sums, and what the sort needs. */
+/* Takes bytes from the scratch block. */
 static char *take(char **at, size_t bytes)
 {
     char *p = *at;
@@ -233,7 +235,7 @@ void cuda_embed_bwd(struct gpu *c, struct mat de, const int32_t *id, struct mat 
         cuda_refuse(c, "numbers other than f32 and bf16");
         return;
     }
-    enum { SORT = 64, FIXED = 4 << 20 }; /* bytes of the sort: for each row, and besides */
+    enum { SORT = 64, FIXED = 4 << 20 }; /* scratch bytes of the sort: for each row, and fixed */
     size_t row_bytes = SORT + 2 * dy.cols * sizeof(float) / WINDOW + 1;
     int most = (int)((CUDA_SCRATCH - FIXED) / row_bytes) / ROW_PAD * ROW_PAD;
     for (int row = 0; row < dy.rows; row += most) {

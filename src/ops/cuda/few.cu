@@ -1,26 +1,27 @@
 /*
- * few.cu - linear layers of a few rows: a step of a search with few hypotheses.
+ * few.cu - linear layers of a few rows: decoding steps with few hypotheses.
  *
- * Such a product takes the time of reading the weights once, so they are streamed, and asked for
- * while the op before is still at work: a warp sums some outputs for all rows, which wait in shared
- * memory, rounded as packed weights want them. A row's bits do not depend on the rows beside it.
+ * Such a product takes the time of reading the weights once. So the weights are read in one stream,
+ * and prefetched while the kernel before is still running. A warp computes some outputs of all
+ * rows; the rows are in shared memory, rounded as packed weights require. The bits of a row do not
+ * depend on the other rows.
  */
 #include "ops/cuda/device.h"
 
 enum {
-    ROWS = 8,    /* at most, of a block */
-    OUTS = 4,    /* outputs of a warp, ... */
-    MANY = 2048, /* ... where there are so many; else one, so that all of the GPU has some */
+    ROWS = 8,    /* most rows of a block */
+    OUTS = 4,    /* outputs of a warp where there are MANY in all; else one, ... */
+    MANY = 2048, /* ... so that the whole GPU has work */
     WARPS = 8,
     THREADS = LANES * WARPS,
     V = 8,
-    FEW = 16 /* rows at most: beyond, products for many rows are faster */
+    FEW = 16 /* most rows: with more, the other products are faster */
 };
 
-/* How rows are rounded before the product */
+/* How rows of x are rounded before the product */
 enum rounding { AS_IS, TO_BF16, TO_BYTES };
 
-/* The unit of row r, and its numbers in it: as in quant.h */
+/* Rounds a row to multiples of its scale and returns the scale: as in quant.h */
 static __device__ inline float row_to_bytes(float *x, int cols)
 {
     __shared__ float part[WARPS];
@@ -37,8 +38,8 @@ static __device__ inline float row_to_bytes(float *x, int cols)
     return per == 0 ? 0 : most / 127;
 }
 
-/* y [rows, outs] of up to R rows from row blockIdx.y * R on, N outputs to a warp; W: the type of
- * the weights */
+/* Computes up to R rows of y from row blockIdx.y * R on; each warp computes N outputs. W: the type
+ * of the weights */
 template <class W, int R, int N, enum rounding HOW>
 static __global__ void __launch_bounds__(THREADS)
     few_rows(rows<float> y, rows<const float> x, rows<const W> w, const float *b, int n, int outs,
@@ -48,7 +49,7 @@ static __global__ void __launch_bounds__(THREADS)
     float *row = (float *)memory, unit[R];
     int first = blockIdx.y * R, lane = threadIdx.x % LANES;
     int out = (blockIdx.x * WARPS + threadIdx.x / LANES) * N;
-    const int line = 128 / sizeof(W); /* numbers that come together */
+    const int line = 128 / sizeof(W); /* numbers of a cache line */
     for (int i = lane; i * line < N * cols; i += LANES)
         chain_expect(w.at(min(out + i * line / cols, outs - 1), i * line % cols));
     chain_wait();

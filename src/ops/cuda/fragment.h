@@ -1,8 +1,10 @@
 /*
- * fragment.h - bf16 in pairs, as products have them in registers, and in shared memory.
+ * fragment.h - fragments of bf16 matrices for tensor cores: pairs in registers, and their way from
+ * and to shared memory.
  *
- * A lane's part of an 8x8 matrix is a pair: columns 2 * (lane % 4) and the next of row lane / 4.
- * Four such matrices move at a time. Lane l names the 16 bytes of row l % 8 of matrix l / 8.
+ * Of an 8x8 matrix a lane holds a pair: columns 2 * (lane % 4) and 2 * (lane % 4) + 1 of row
+ * lane / 4. ldmatrix and stmatrix move four such matrices at a time; lane l gives the address of
+ * the 16 bytes of row l % 8 of matrix l / 8.
  */
 #ifndef HEED_OPS_CUDA_FRAGMENT_H
 #define HEED_OPS_CUDA_FRAGMENT_H
@@ -35,7 +37,7 @@ static __device__ __forceinline__ void load_matrix(uint32_t (&r)[4], uint32_t at
                  : "memory");
 }
 
-/* Rows become columns. */
+/* Transposes each 8x8 matrix. */
 static __device__ __forceinline__ void load_matrix_turned(uint32_t (&r)[4], uint32_t at)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -44,7 +46,7 @@ static __device__ __forceinline__ void load_matrix_turned(uint32_t (&r)[4], uint
                  : "memory");
 }
 
-/* From Hopper on */
+/* Needs Hopper or newer. */
 static __device__ __forceinline__ void store_matrix(uint32_t at, const uint32_t (&r)[4])
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at),

@@ -1,14 +1,14 @@
 /*
- * hopper.cu - the products of the feed-forward layer on Hopper, with what cuBLASLt cannot do where
- * they end: dropout on the way forward, and backward the way through ReLU and dropout and the sum
- * for the bias. That saves a pass over the widest matrices there are.
+ * hopper.cu - the products of the feed-forward layer with ReLU on Hopper, fused with what cuBLASLt
+ * cannot do in its epilogue: in forward dropout, in backward the derivative of ReLU and dropout and
+ * the sum for the bias. That saves a pass over the widest matrices of the model.
  *
- * A block takes tiles of the result, one after the other, with a part for each of its warps: one
- * thread brings the operands of the next steps, two groups of four warps multiply and finish half a
- * tile each, one thread brings what that takes and stores what comes out, and two warps add up the
- * columns. So only the finishing itself keeps the tensor cores waiting.
+ * A block computes tiles of the result one after another. Its warps have different tasks: one
+ * thread copies the operands of the next steps to shared memory; two groups of four warps multiply,
+ * and finish half a tile each; one thread copies the inputs of finishing and stores the results;
+ * and two warps sum the columns. So the tensor cores wait only while a group finishes its half.
  *
- * Backward the matrix that the forward way made tells what was kept: it is above 0 there.
+ * Backward reads from the output of forward which elements were kept: those above 0.
  */
 #include "ops/cuda/hopper.h"
 
@@ -20,11 +20,11 @@ enum {
     TILE_M = 128,
     TILE_N = 256,
     TILE_K = 64,
-    STAGES = 3, /* steps of the sum that are there or on their way */
+    STAGES = 3, /* steps of the sum whose operands are in shared memory or being copied */
     GROUPS = 2,
     GROUP = 4 * LANES,      /* threads */
-    HALF = TILE_M / GROUPS, /* rows of a group */
-    WIDE = 64,              /* numbers in 128 bytes, the width of a box */
+    HALF = TILE_M / GROUPS, /* rows of a tile that a group computes */
+    WIDE = 64,              /* width of a box: the bf16 numbers in 128 bytes */
     BOXES = TILE_N / WIDE,
     THREADS = GROUP * (1 + GROUPS)
 };
@@ -34,25 +34,25 @@ typedef bf16 box[HALF][WIDE];
 struct tiles {
     bf16 a[STAGES][TILE_M][TILE_K];
     bf16 b[STAGES][TILE_N * TILE_K];
-    box c[GROUPS][BOXES]; /* backward what was made on the way forward, then the result */
+    box c[GROUPS][BOXES]; /* the result; in backward first the output of forward */
     float bias[GROUPS][TILE_N];
     uint64_t full[STAGES], empty[STAGES];
-    uint64_t ready[GROUPS];  /* what a half of a tile takes to be finished is there */
-    uint64_t staged[GROUPS]; /* it lies finished in c */
-    uint64_t summed[GROUPS];
+    uint64_t ready[GROUPS];  /* the inputs of finishing a half are in shared memory */
+    uint64_t staged[GROUPS]; /* the finished half is in c */
+    uint64_t summed[GROUPS]; /* its columns have been summed */
 };
 
 enum { ALIGN = 1024, SHARED = sizeof(struct tiles) + ALIGN };
 static_assert(SHARED <= 227 << 10, "more than a block may have");
 
-/* c [m,n] from a [m,k] and w, which is [n,k] forward and [k,n] backward. Neighbouring tiles have
- * the same rows, so that these are read from memory once. */
+/* c [m,n] from a [m,k] and w, which is [n,k] in forward and [k,n] in backward. Consecutive tiles
+ * have the same rows of a, which are then read from memory once. */
 struct job {
     int n, tiles;
-    int across; /* tiles beside each other */
-    int steps;  /* of the sum */
+    int across; /* tiles in a row of tiles */
+    int steps;  /* of TILE_K along the sum */
     const float *bias;
-    float *sums; /* [half tiles from top to bottom, n] or NULL */
+    float *sums; /* [half tiles along m, n] column sums of each half, or NULL */
     struct drop_site site;
 };
 
@@ -108,7 +108,8 @@ static __device__ void bring_ends(struct tiles &t, const struct maps &maps, cons
     }
 }
 
-/* A half is brought when the one before it, which lies in the same place, was stored and summed. */
+/* Copies the inputs of a half when the half before it, which has the same place in c, has been
+ * stored and summed. */
 template <bool BACK>
 static __device__ void bring_and_store(struct tiles &t, const struct maps &maps,
                                        const struct job &j)
@@ -132,7 +133,7 @@ static __device__ void bring_and_store(struct tiles &t, const struct maps &maps,
     }
 }
 
-/* A warp for each half: a lane has eight columns. */
+/* Sums the columns of half tiles g; one warp, each lane has eight columns. */
 static __device__ void add_columns(struct tiles &t, const struct job &j, int g, int lane)
 {
     enum { V = 8 };
@@ -155,12 +156,12 @@ static __device__ void add_columns(struct tiles &t, const struct job &j, int g, 
     }
 }
 
-/* Of a product's result [64,256] a thread has, in 32 parts of 8 columns, four numbers each: two of
- * row lane / 4 of its warp's 16, two of the row 8 below. They are in columns lane % 4 * 2 and the
- * next. A box has 8 such parts. */
+/* The result [64,256] of wgmma consists of 32 parts of 8 columns. Of each part a thread has four
+ * numbers: columns lane % 4 * 2 and the next of row lane / 4 of the 16 rows of its warp, and of the
+ * row 8 below. A box has PARTS parts. */
 enum { PARTS = WIDE / 8 };
 
-/* Which of the numbers in a box are kept, as bits */
+/* A bit for each number of this thread in a box: whether dropout keeps it */
 static __device__ __forceinline__ uint32_t kept(const struct drop_row (&mask)[2], int col)
 {
     uint32_t bits = 0;
@@ -178,20 +179,20 @@ static __device__ __forceinline__ uint32_t pack_relu(float lo, float hi)
     return x;
 }
 
-/* A pair of bf16, each where that of made is above 0, and 0 elsewhere */
+/* A pair of bf16 numbers, each set to 0 where the number of made is not above 0 */
 static __device__ __forceinline__ uint32_t where_above_0(uint32_t x, uint32_t made)
 {
     return x & ~__hle2_mask(*(__nv_bfloat162 *)&made, __nv_bfloat162{});
 }
 
-/* Half a tile's products, of which keep says what dropout keeps, become the result in c. */
+/* Computes the result of half a tile from its products d and stores it in c. keep: see kept. */
 template <bool BACK>
 static __device__ __forceinline__ void finish(box (&c)[BOXES], const float (&d)[128],
                                               const float *bias, const uint32_t (&keep)[BOXES],
                                               float scale, int warp, int lane)
 {
     uint32_t row = shared_address(&c[0][warp * 16 + lane % 16]);
-    int turn = lane / 16 ^ lane % 8; /* the chunk that a lane names, as it lies */
+    int turn = lane / 16 ^ lane % 8; /* position of the first chunk that the lane addresses */
 #pragma unroll
     for (int i = 0; i < BOXES; i++, row += sizeof(box)) {
         uint32_t x[PARTS / 2][4];
@@ -217,12 +218,12 @@ static __device__ __forceinline__ void finish(box (&c)[BOXES], const float (&d)[
     }
 }
 
-/* What dropout keeps is drawn while the tensor cores work, a box in a step. */
+/* The dropout mask is computed while the tensor cores are busy, one box in each step. */
 template <bool BACK>
 static __device__ void multiply(struct tiles &t, const struct job &j, int g, int warp, int lane)
 {
     uint32_t step = 0, phase = 0;
-    bool speaker = warp == 0 && lane == 0; /* for the group */
+    bool speaker = warp == 0 && lane == 0; /* arrives at barriers for the group */
     for (int tile = blockIdx.x; tile < j.tiles; tile += gridDim.x, phase++) {
         struct at p = place(j, tile);
         int row = p.row + g * HALF + warp * 16 + lane / 4, col = p.col + lane % 4 * 2;
@@ -242,7 +243,7 @@ static __device__ void multiply(struct tiles &t, const struct job &j, int g, int
             product_commit();
             if (!BACK && k < BOXES) {
                 uint32_t bits = kept(mask, col + k * WIDE);
-                asm volatile("" : "+r"(bits)); /* now, not when it is needed */
+                asm volatile("" : "+r"(bits)); /* computed here, not where it is used */
 #pragma unroll
                 for (int i = 0; i < BOXES; i++)
                     if (i == k) keep[i] = bits;
@@ -300,17 +301,17 @@ static __global__ void __launch_bounds__(THREADS, 1)
 #endif
 }
 
-/* ---- the host's side ---- */
+/* ---- launch ---- */
 
-/* The driver stays loaded: the runtime has it anyway. */
+/* The driver library is never unloaded; the CUDA runtime uses it anyway. */
 void hopper_open(struct gpu *c)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (driver) c->box_map = (decltype(c->box_map))dlsym(driver, "cuTensorMapEncodeTiled");
 }
 
-/* The map of m for boxes of so many rows. Boxes reach beyond m's ends: nothing is stored there, and
- * 0 is read. */
+/* The TMA descriptor of m for boxes of so many rows. Where a box extends beyond m, TMA reads zeros
+ * and stores nothing. */
 static bool map_of(struct gpu *c, CUtensorMap *map, struct mat m, int rows)
 {
     cuuint64_t size[2] = {(cuuint64_t)m.cols, (cuuint64_t)m.rows};

@@ -1,10 +1,10 @@
 /*
- * hopper.h - Hopper's own instructions: barriers in shared memory, the copy engine, products
- * of four warps.
+ * hopper.h - instructions that only Hopper has: barriers in shared memory (mbarrier), the tensor
+ * memory accelerator (TMA), and tensor core products of four warps (wgmma).
  *
- * The copy engine brings boxes of a matrix to shared memory and back; a barrier counts the bytes.
- * With 128-byte rows it permutes the 16-byte chunks of 8 neighbouring rows as the products want
- * them: chunk c of row r lies at c ^ r % 8.
+ * TMA copies boxes of a matrix to shared memory and back; a barrier counts the bytes that have
+ * arrived. In boxes with rows of 128 bytes it permutes the 16-byte chunks of 8 neighbouring rows in
+ * the way that wgmma reads them (128-byte swizzle): chunk c of row r is at position c ^ r % 8.
  */
 #ifndef HEED_OPS_CUDA_HOPPER_H
 #define HEED_OPS_CUDA_HOPPER_H
@@ -13,20 +13,20 @@
 
 #include "ops/cuda/fragment.h"
 
-/* ---- barriers: a phase ends when so many have arrived and all bytes expected are there ---- */
+/* ---- barriers: a phase ends when all arrivals and all expected bytes have been counted ---- */
 
 static __device__ __forceinline__ void barrier_init(uint64_t *b, int arrivals)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(arrivals));
 }
 
-/* By the thread that did it, before the others are let in */
+/* Called by the thread that initialized the barriers, before other threads use them. */
 static __device__ __forceinline__ void barrier_init_done(void)
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/* Arrives, and so many bytes will */
+/* Arrives, and adds to the bytes that the phase expects. */
 static __device__ __forceinline__ void barrier_expect(uint64_t *b, int bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)),
@@ -51,7 +51,7 @@ static __device__ __forceinline__ void barrier_wait(uint64_t *b, uint32_t phase)
                  : "memory");
 }
 
-/* ---- the copy engine: x is along the rows of the matrix, y counts them ---- */
+/* ---- TMA: x is the column and y the row at which a box begins ---- */
 
 static __device__ __forceinline__ void box_load(void *to, const CUtensorMap *m, int x, int y,
                                                 uint64_t *b)
@@ -62,7 +62,7 @@ static __device__ __forceinline__ void box_load(void *to, const CUtensorMap *m, 
                  : "memory");
 }
 
-/* A run of bytes; from, to and bytes are multiples of 16. */
+/* Copies contiguous bytes; from, to and bytes are multiples of 16. */
 static __device__ __forceinline__ void run_load(void *to, const void *from, int bytes, uint64_t *b)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
@@ -85,20 +85,20 @@ static __device__ __forceinline__ void box_commit(void)
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* All commits but the last N have read what they store. */
+/* Waits until all commits but the last N have read their shared memory. */
 template <int N> static __device__ __forceinline__ void box_wait_read(void)
 {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
 }
 
-/* What this thread read and wrote in shared memory comes before what the copy engine does there
- * once others know of it. */
+/* Orders this thread's reads and writes of shared memory before those of TMA copies that are
+ * started after a later barrier. */
 static __device__ __forceinline__ void shared_publish(void)
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/* ---- registers: of a block's, so many for each thread of these four warps from here on ---- */
+/* ---- registers: sets the number of registers per thread of these four warps ---- */
 
 template <int N> static __device__ __forceinline__ void registers_more(void)
 {
@@ -112,8 +112,9 @@ template <int N> static __device__ __forceinline__ void registers_fewer(void)
 
 /* ---- products ---- */
 
-/* Where an operand lies: next is the distance between 64-column parts of one whose rows are along
- * the sum, which others do not have; 8 rows of 128 bytes are 1,024 apart. */
+/* The wgmma descriptor of an operand in shared memory. next: for an operand whose rows are along
+ * the sum, the distance in bytes between its parts of 64 columns; 0 for others. Groups of 8 rows of
+ * 128 bytes are 1,024 bytes apart. */
 static __device__ __forceinline__ uint64_t operand(const void *p, int next)
 {
     return (uint64_t)(shared_address(p) >> 4 & 0x3fff) | (uint64_t)(next >> 4) << 16 |
@@ -130,13 +131,13 @@ static __device__ __forceinline__ void product_commit(void)
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* All commits but the last N are done. */
+/* Waits until all committed products but the last N are done. */
 template <int N> static __device__ __forceinline__ void product_wait(void)
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
-/* All are, and d is not read before. */
+/* Waits until all products are done; the compiler does not read d before. */
 static __device__ __forceinline__ void product_end(float (&d)[128])
 {
     product_wait<0>();
@@ -149,7 +150,7 @@ static __device__ __forceinline__ void product_end(float (&d)[128])
         "+f"(d[i + 6]), "+f"(d[i + 7])
 #define F32(d, i) F8(d, i), F8(d, i + 8), F8(d, i + 16), F8(d, i + 24)
 
-/* d [64,256] = (add ? d : 0) + a [64,16] b; b's rows are along the sum where TURNED. */
+/* d [64,256] = (add ? d : 0) + a [64,16] b; TURNED: the rows of b are along the sum. */
 template <bool TURNED>
 static __device__ __forceinline__ void product_64x256x16(float (&d)[128], uint64_t a, uint64_t b,
                                                          bool add)

@@ -1,11 +1,13 @@
 /*
- * launch.h - how kernels are launched: early, and with much shared memory.
+ * launch.h - launching kernels: early, and with much shared memory.
  *
- * From Hopper on a kernel can be on the device before the one ahead of it has ended, which makes a
- * step of a few rows fast, where launching takes longer than computing.
+ * From Hopper on, programmatic dependent launch starts a kernel before the kernel ahead of it in
+ * the stream has ended. This makes decoding steps of a few rows fast, where launching a kernel
+ * takes longer than running it.
  *
- * A kernel of a chain calls chain_wait before it reads what others wrote or writes anything, in
- * every thread; so whatever came before has ended and is seen by the time it goes on.
+ * Such a kernel, one of a chain, calls chain_wait in every thread before it reads what other
+ * kernels wrote or writes anything. When chain_wait returns, all kernels before it have ended and
+ * their results are visible.
  */
 #ifndef HEED_OPS_CUDA_LAUNCH_H
 #define HEED_OPS_CUDA_LAUNCH_H
@@ -13,7 +15,7 @@
 
 /* ---- shared memory ---- */
 
-/* Bytes that a block of the current device may have. */
+/* Largest number of bytes of shared memory of a block on the current device. */
 static inline int shared_limit(void)
 {
     int device = 0, bytes = 48 << 10;
@@ -22,8 +24,8 @@ static inline int shared_limit(void)
     return bytes;
 }
 
-/* Before a launch with so many bytes. The limit is a kernel's, whoever launches it: so all set the
- * same, whatever they need. */
+/* To be called before a launch with this much dynamic shared memory. The limit belongs to the
+ * kernel, whichever thread launches it, so every call sets the same limit, the largest possible. */
 static inline cudaError_t shared_allow(const void *kernel, size_t bytes)
 {
     enum { WITHOUT_ASKING = 40 << 10 };
@@ -35,9 +37,9 @@ static inline cudaError_t shared_allow(const void *kernel, size_t bytes)
                                 shared_limit() - (int)a.sharedSizeBytes);
 }
 
-/* ---- early ---- */
+/* ---- programmatic dependent launch ---- */
 
-/* What came before has ended; what comes next may be brought. */
+/* Waits until the kernels before have ended, and lets the next kernel start. */
 static __device__ __forceinline__ void chain_wait(void)
 {
 #if __CUDA_ARCH__ >= 900
@@ -46,16 +48,16 @@ static __device__ __forceinline__ void chain_wait(void)
 #endif
 }
 
-/* Asks for numbers that will be read; harmless wherever they are. */
+/* Prefetches the cache line at p; harmless for any address. */
 static __device__ __forceinline__ void chain_expect(const void *p)
 {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 }
 
-/* The order in which kernels are launched. */
+/* A stream, and whether its kernels start early. */
 struct chain {
     cudaStream_t stream;
-    bool early; /* before the one ahead has ended */
+    bool early; /* kernels start before the kernel ahead has ended */
 };
 
 template <class... P, class... A>

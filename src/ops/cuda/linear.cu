@@ -13,8 +13,8 @@
 
 /* ---- sums over rows ---- */
 
-/* Each block adds up LANES columns: thread y takes every LANES-th partial sum, then one warp what
- * the threads have. */
+/* Each block adds up LANES columns: each thread sums every LANES-th row of a column, then a warp
+ * sums what the threads of a column have. */
 static __global__ void add_partials(const __grid_constant__ struct sums s, const float *partial,
                                     int rows, int cols)
 {
@@ -38,9 +38,10 @@ void cuda_add_partials(struct gpu *c, struct sums s, const float *partial, int r
 }
 
 enum {
-    STRIP_WARPS = 8,       /* of a block; each takes its rows of the same columns */
-    STRIP_DEPTH = 4,       /* rows that a thread has on their way at once */
-    STRIP_BLOCKS = 132 * 8 /* about so many: enough for the largest GPU, the same on all */
+    STRIP_WARPS = 8,       /* of a block; each has other rows of the same columns */
+    STRIP_DEPTH = 4,       /* rows whose loads a thread has in flight at once */
+    STRIP_BLOCKS = 132 * 8 /* approximate number of blocks: enough for the largest GPU, and the same
+                            * on all, so that sums have the same bits */
 };
 
 /* How dx, the gradient of x = drop(f(z)), becomes that of z */
@@ -190,7 +191,7 @@ static void activate_any(struct gpu *c, struct mat y, struct mat z, enum activat
         wide ? activate_run<float, 8>(c, y, z, kind, d) : activate_run<float, 1>(c, y, z, kind, d);
 }
 
-/* cuBLASLt wants the bias in the type of y. */
+/* The bias in the type of y, as cuBLASLt requires. */
 static const void *bias_like(struct gpu *c, struct mat b, enum type type)
 {
     if (!b.p || type == b.type) return b.p;
@@ -198,9 +199,10 @@ static const void *bias_like(struct gpu *c, struct mat b, enum type type)
     return c->scratch;
 }
 
-/* ---- packed weights: x is rounded as they are ---- */
+/* ---- packed weights: rows of x are rounded like the weights ---- */
 
-/* The numbers of a row in units of its largest magnitude over 127, as in quant.h. */
+/* Rounds a row to multiples of its scale, the largest magnitude over 127, as in quant.h. unit: the
+ * scales */
 static __global__ void quantize(rows<bf16> to, float *unit, rows<const float> x, int cols)
 {
     __shared__ float part[THREADS / LANES];
@@ -259,7 +261,7 @@ static void linear_packed(struct gpu *c, struct mat y, struct mat x, struct mat 
     }
 }
 
-/* y = drop(f(x wT + b)) with f the identity or ReLU, by the product itself as far as it can */
+/* y = drop(f(x wT + b)) with f the identity or ReLU, fused with the product as far as possible. */
 static void linear_fused(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
                          struct activation f)
 {

@@ -1,8 +1,8 @@
 /*
  * loss.cu - label-smoothed cross-entropy and its gradient in place (paper 5.4).
  *
- * A block to a row. The row is read once: while the maximum and the sum are found it is copied to
- * shared memory, where the gradient finds it, or where that is too small, read again.
+ * One block computes one row. While it finds the maximum and the sum it copies the row to shared
+ * memory, from where the gradient is computed; a row that does not fit there is read a second time.
  */
 #include "ops/cuda/device.h"
 
@@ -17,7 +17,7 @@ static __device__ inline float exponential(float x, const float *)
 {
     return expf(x);
 }
-/* What is rounded to bf16 in the end needs no more. */
+/* The fast exponential is precise enough where the result is rounded to bf16. */
 static __device__ inline float exponential(float x, const bf16 *)
 {
     return __expf(x);
@@ -52,7 +52,7 @@ static __device__ inline struct soft block_join(struct soft s)
     return s;
 }
 
-/* keep: the row fits the block's shared memory */
+/* keep: the row fits in shared memory */
 template <class T, int V>
 static __global__ void __launch_bounds__(THREADS)
     xent_row(rows<T> logits, const int32_t *target, rows<float> loss, int cols, float eps,
@@ -83,7 +83,7 @@ static __global__ void __launch_bounds__(THREADS)
     total = block_sum(total);
     float log_sum = logf(s.sum), at_target[1];
     load(at_target, row + want);
-    __syncthreads(); /* before anyone overwrites it */
+    __syncthreads(); /* all threads have read row[want] before one overwrites it */
     if (threadIdx.x == 0) {
         float nll = s.max - at_target[0] + log_sum;
         *loss.at(blockIdx.x, 0) = s.max - (1 - eps) * at_target[0] - eps * (total / cols) + log_sum;

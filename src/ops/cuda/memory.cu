@@ -1,11 +1,12 @@
 /*
- * memory.cu - what moves between host and device, in the order of the stream; see cuda.h.
+ * memory.cu - device memory, and copies between host and device in the order of the stream; see
+ * cuda.h.
  */
 #include <string.h>
 
 #include "ops/cuda/cuda.h"
 
-enum { ALIGN = 256 }; /* of what shares a block of pinned memory */
+enum { ALIGN = 256 }; /* of the copies that share a block of page-locked memory */
 
 static size_t aligned(size_t bytes)
 {
@@ -45,8 +46,8 @@ enum heed_status memory_open(struct gpu *c, struct heed_error *err)
     for (int i = 0; i < CUDA_SLOTS && e == cudaSuccess; i++)
         e = cudaEventCreateWithFlags(&c->up.read[i], cudaEventDisableTiming);
     if (e != cudaSuccess)
-        return error_set(err, HEED_ENOMEM, "%s cannot have %zu bytes of pinned memory: %s", c->name,
-                         pinned, cudaGetErrorString(e));
+        return error_set(err, HEED_ENOMEM, "%s cannot have %zu bytes of page-locked memory: %s",
+                         c->name, pinned, cudaGetErrorString(e));
     c->back = c->up.p + (size_t)CUDA_SLOTS * CUDA_SLOT;
     return HEED_OK;
 }
@@ -61,8 +62,8 @@ void memory_close(struct gpu *c)
 
 /* ---- to the device ---- */
 
-/* Pinned memory for at most `bytes`; *bytes becomes what there is. The host waits only when the
- * device is a whole ring behind. */
+/* Page-locked memory for up to *bytes; *bytes becomes the size available. The host waits only where
+ * the device has not yet read the slot from the last round of the ring. */
 static char *ring_take(struct gpu *c, size_t *bytes)
 {
     struct ring *r = &c->up;
@@ -78,7 +79,8 @@ static char *ring_take(struct gpu *c, size_t *bytes)
     return r->p + (size_t)r->slot * CUDA_SLOT + at;
 }
 
-/* A slot counts as read when the stream says so, which waits for other streams' uploads. */
+/* The event that a slot has been read is recorded on c->stream, which therefore waits for uploads
+ * on the side stream. */
 void memory_upload(struct gpu *c, void *dst, const void *src, size_t bytes, cudaStream_t stream)
 {
     for (size_t done = 0, n; done < bytes; done += n) {
@@ -92,7 +94,7 @@ void memory_upload(struct gpu *c, void *dst, const void *src, size_t bytes, cuda
     }
 }
 
-/* ---- and back ---- */
+/* ---- to the host ---- */
 
 void memory_deliver(struct gpu *c)
 {
@@ -102,7 +104,8 @@ void memory_deliver(struct gpu *c)
     c->back_used = 0;
 }
 
-/* What is small waits in pinned memory for sync; the host waits for what is not. */
+/* Small downloads are copied to page-locked memory and delivered at sync; for large ones the host
+ * waits. */
 void memory_download(struct gpu *c, void *dst, const void *src, size_t bytes)
 {
     if (bytes > CUDA_BACK) {

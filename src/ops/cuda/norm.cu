@@ -1,25 +1,25 @@
 /*
  * norm.cu - dropout, residual and layer norm, forward and backward (paper 3.1, 5.4).
  *
- * Rows of up to 1,024 numbers whose alignment allows it are held by a warp in registers: every
- * input is read once and every output written once. Other rows are read as often as needed, a block
- * to a row.
+ * A warp holds an aligned row of up to 1,024 numbers in registers: every input is read once and
+ * every output written once. For other rows, called odd below, a block computes one row and reads
+ * it several times.
  */
 #include "ops/cuda/device.h"
 
 enum {
-    WARPS = 8,        /* of a block: rows at a time */
-    V = 8,            /* numbers a lane reads at once */
-    SPAN = LANES * V, /* numbers a warp reads at once */
-    SPANS = 4,        /* at most, of a row in registers */
-    BLOCKS = 132 * 2, /* in backward, at most: each leaves sums for dg, db and drb */
+    WARPS = 8,        /* of a block; each computes one row at a time */
+    V = 8,            /* numbers that a lane loads at once */
+    SPAN = LANES * V, /* numbers that a warp loads at once */
+    SPANS = 4,        /* most spans of a row in registers */
+    BLOCKS = 132 * 2, /* most blocks of backward: each stores partial sums of dg, db and drb */
     ODD_THREADS = 128,
-    ODD_BLOCKS = 64 /* along the rows, for the sums of odd shapes */
+    ODD_BLOCKS = 64 /* blocks along the rows, for the partial sums of odd rows */
 };
 
 /* ---- forward ---- */
 
-/* x + dropout(r), columns from col */
+/* t = x + dropout(r) of columns [col, col+W) */
 template <class T, int W>
 static __device__ inline void add(float (&t)[W], const T *x, const T *r, struct drop_row mask,
                                   int col)
@@ -146,7 +146,7 @@ void cuda_add_norm(struct gpu *c, struct mat y, struct mat xhat, struct mat rstd
 
 /* ---- backward ---- */
 
-/* One of the sums of a block, of all its warps, into a row of partial */
+/* Adds up the sums of the warps of a block and stores them in a row of partial. */
 template <int N> static __device__ inline void leave(float *to, const float (&sum)[N][V], int cols)
 {
     __shared__ float part[WARPS][N * SPAN];
@@ -163,7 +163,7 @@ template <int N> static __device__ inline void leave(float *to, const float (&su
     }
 }
 
-/* A block leaves a row of sums for dg, one for db and, with BIAS, one for drb. */
+/* A block stores a row of partial sums of dg, one of db and, with BIAS, one of drb. */
 template <class T, int N, bool BIAS>
 static __global__ void __launch_bounds__(LANES *WARPS, N > 2 ? 1 : 2)
     norm_rows_bwd(rows<T> dx, rows<T> dr, float *partial, rows<const T> dy, rows<const T> xhat,
@@ -243,7 +243,7 @@ static __global__ void norm_odd_bwd(rows<T> dx, rows<T> dr, rows<const T> dy, ro
     }
 }
 
-/* The sums of some rows, a column to a thread */
+/* The partial sums of some rows; each thread sums one column. */
 template <class T>
 static __global__ void norm_odd_columns(float *partial, rows<const T> dy, rows<const T> xhat,
                                         rows<const T> dr, bool bias, int n, int cols, int height)
@@ -294,7 +294,7 @@ static int norm_run_odd_bwd(struct gpu *c, struct mat dx, struct mat dr, struct 
     return heights;
 }
 
-/* How many rows of each sum it left in scratch */
+/* Returns the number of rows of partial sums that it stored in the scratch block. */
 template <class T>
 static int norm_any_bwd(struct gpu *c, struct mat dx, struct mat dr, struct mat drb, struct mat dy,
                         struct mat xhat, struct mat rstd, struct mat g, struct drop d)
