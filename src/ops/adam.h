@@ -9,7 +9,7 @@
 
 #include "ops/ops.h"
 
-/* The corrections of bias are in rate and root. */
+/* rate and root include the bias corrections of the two moments. */
 struct adam_rates {
     float new1, old2, new2, rate, root, epsilon;
 };

@@ -1,6 +1,6 @@
 /*
- * backend.c - the name of a device becomes an open backend. Called once per engine; everything
- * after that goes through the table in ops.h.
+ * backend.c - opens the backend of a device by its name. All other calls go through the op table in
+ * ops.h.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "ops/ops.h"
 
-/* N of "cuda:N", or -1 */
+/* The N of "cuda:N"; -1 for other names */
 static int cuda_number(const char *device)
 {
     char *end;

@@ -1,5 +1,6 @@
 /*
- * bf16.h - a float's upper half, one at a time. Kernels have their own vector forms.
+ * bf16.h - conversion between float and bf16, the upper half of a float, one number at a time.
+ * Kernels have their own vector forms.
  */
 #ifndef HEED_OPS_BF16_H
 #define HEED_OPS_BF16_H

@@ -1,22 +1,22 @@
 /*
  * drop.h - the dropout mask as a pure function of (seed, site, row, column).
  *
- * A 64-bit key is derived once per row; each element costs a 32-bit mix of its column with that
- * key, cheap in vector registers and the same on every device.
+ * A 64-bit key is computed once per row; each element is a 32-bit hash of its column and that key,
+ * which is cheap in vector registers and the same on every device.
  */
 #ifndef HEED_OPS_DROP_H
 #define HEED_OPS_DROP_H
 #include "base/random.h"
 #include "ops/ops.h"
 
-/* What a row's elements need: element c is dropped iff drop_word(row, c) < threshold. */
+/* The mask of one row: element c is dropped if and only if drop_word(row, c) < threshold. */
 struct drop_row {
     uint32_t key0, key1;
     uint32_t threshold; /* p * 2^32; 0: nothing is dropped */
     float scale;        /* 1 / (1 - p) */
 };
 
-/* What all rows have in common; on a GPU the host derives it. */
+/* What the rows of one dropout share; for a GPU the host computes it. */
 struct drop_site {
     uint64_t key;
     uint32_t threshold;

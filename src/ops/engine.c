@@ -35,7 +35,7 @@ struct heed_engine *heed_engine_open(const char *device, int threads, struct hee
         free(e);
         return NULL;
     }
-    pthread_mutex_init(&e->lock, NULL); /* one without attributes is always made */
+    pthread_mutex_init(&e->lock, NULL); /* cannot fail without attributes */
     return e;
 }
 

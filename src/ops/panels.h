@@ -1,10 +1,10 @@
 /*
- * panels.h - a matrix of int8 in the order in which products on a CPU read it. A file has it so too
- * and is then used where it lies.
+ * panels.h - the layout of int8 weights for products on a CPU. Files have the same layout, so that
+ * a mapped file is used without a copy.
  *
- * PACK_ROWS rows are a panel. Its body has 4 columns of each row in turn, then the next 4 of each;
- * two lines follow, the rows' scales (quant.h), float, and the sums of their numbers, int32.
- * Columns are filled up to a multiple of 4 and rows to one of PACK_ROWS, all with zeros.
+ * A panel has PACK_ROWS rows. Its body has 4 columns of each row, then the next 4 columns of each
+ * row, and so on; two lines follow: the scales of the rows (quant.h), float, and the sums of their
+ * numbers, int32. Columns are padded with zeros to a multiple of 4, and rows to one of PACK_ROWS.
  */
 #ifndef HEED_OPS_PANELS_H
 #define HEED_OPS_PANELS_H
@@ -27,7 +27,7 @@ static inline size_t panels_bytes(int rows, int cols)
     return ((size_t)rows + PACK_ROWS - 1) / PACK_ROWS * panel_bytes(cols);
 }
 
-/* Where number i of a row of a panel stands in it, of numbers that come in groups of `group` */
+/* Index in a panel of number i of a row, where `group` numbers of a row are adjacent */
 static inline size_t panel_at(int row, int i, int group)
 {
     return ((size_t)(i / group) * PACK_ROWS + row) * group + i % group;
@@ -45,7 +45,7 @@ static inline int32_t *panel_sums(const void *panel, int cols)
     return (int32_t *)(panel_scales(panel, cols) + PACK_ROWS);
 }
 
-/* Columns [first, first+n) of a row; returns their sum. */
+/* Stores columns [first, first+n) of a row; returns their sum. */
 static inline int32_t panel_part(void *panel, int row, int first, const int8_t *q, int n)
 {
     int32_t sum = 0;
@@ -55,20 +55,20 @@ static inline int32_t panel_part(void *panel, int row, int first, const int8_t *
     return sum;
 }
 
-/* What follows the columns of a row */
+/* Stores the scale of a row and the sum of its numbers. */
 static inline void panel_end(void *panel, int row, float scale, int32_t sum, int cols)
 {
     panel_scales(panel, cols)[row] = scale;
     panel_sums(panel, cols)[row] = sum;
 }
 
-/* A row of a panel whose columns beyond the last are zero already. */
+/* Stores a row of a panel; its padding columns must be zero already. */
 static inline void panel_put(void *panel, int row, const int8_t *q, float scale, int cols)
 {
     panel_end(panel, row, scale, panel_part(panel, row, 0, q, cols), cols);
 }
 
-/* q[cols] = a row of a panel, in units of the scale that is returned */
+/* q[cols] = a row of a panel, as multiples of the scale that is returned */
 static inline float panel_get(int8_t *q, const void *panel, int row, int cols)
 {
     for (int i = 0; i < cols; i++) q[i] = ((const int8_t *)panel)[panel_at(row, i, 4)];

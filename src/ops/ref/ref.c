@@ -1,9 +1,10 @@
 /*
- * ref.c - every op in plain C, as its formula reads: the oracle and the fallback.
+ * ref.c - the reference backend: every op in plain C, as its formula reads. Other backends are
+ * tested against it.
  *
- * Arithmetic is in double whatever the matrices hold (f32, bf16 or f64), so a model bound in f64
- * can be checked by finite differences, and one in f32 tells how far a fast backend may be off.
- * Nothing here is fast.
+ * Arithmetic is in double whatever the type of the matrices (f32, bf16 or f64). So gradients of a
+ * model in f64 can be checked by finite differences, and the results of a model in f32 are those
+ * that a fast backend must approximate. Nothing here is fast.
  */
 #include <assert.h>
 #include <math.h>
@@ -94,17 +95,17 @@ static void ref_close(struct backend *be)
 
 struct ref {
     struct backend base;
-    float row[1 << 16]; /* of x, as the products of packed weights see it */
+    float row[1 << 16]; /* a row of x, rounded as packed weights require */
 };
 
-/* A row is a scale and as many numbers in its units as there are columns, all in float; the scale
- * is 1 unless they are int8. */
+/* A packed row is [1 + cols] floats: the scale, then the numbers as multiples of it. The scale is 1
+ * unless the type is int8. */
 static float *packed_at(struct mat w, int row)
 {
     return (float *)w.p + (size_t)row * (w.cols + 1);
 }
 
-/* Rounds a row as the products of a packed type see it, to units of *scale. */
+/* Rounds a row as a packed type requires, to multiples of *scale. */
 static void pack_row(float *scale, float *row, int n, enum type type)
 {
     float most = quant_most(row, n);
@@ -201,14 +202,14 @@ static double activation_derivative(enum activation_kind kind, double z)
 
 /* ---- linear: paper 3.3 ---- */
 
-/* Stores what linear makes of element (i, o) of the product. */
+/* Stores element (i, o) of y, and of z where it is wanted, from the product z. */
 static void set_activated(struct mat y, int i, int o, double z, struct activation f)
 {
     if (f.z.p) set(f.z, i, o, z);
     set(y, i, o, activation_value(f.kind, z) * drop_factor(drop_row(f.drop, i), o));
 }
 
-/* row: [x.cols] of work space */
+/* row: work space, [x.cols] */
 static void linear_packed(float *row, struct mat y, struct mat x, struct mat w, struct mat b,
                           struct activation f)
 {
@@ -260,7 +261,8 @@ static void ref_linear_bwd(struct backend *be, struct mat dx, float beta, struct
     for (int i = 0; i < dx.rows; i++) {
         struct drop_row mask = drop_row(f.drop, i);
         for (int c = 0; c < dx.cols; c++) {
-            /* where z was not stored, a ReLU's output x has the sign of z or was dropped */
+            /* Where z was not stored, f is ReLU and its output x is above 0 where z was, or
+             * dropped. */
             double slope = activation_derivative(f.kind, get(f.z.p ? f.z : x, i, c));
             double s = beta != 0 ? (double)beta * get(dx, i, c) : 0;
             for (int o = 0; o < dy.cols; o++) s += get(dy, i, o) * get(w, o, c);
@@ -284,11 +286,11 @@ static void ref_bias_bwd(struct backend *be, struct mat db, struct mat dy)
 
 /* ---- attention: paper 3.2 ---- */
 
-/* One (query, head) pair at a time. */
+/* One query in one head. */
 struct query {
     int row, head;
-    int key, keys;     /* the keys it sees: rows [key, key + keys) ... */
-    const int32_t *at; /* ... or, where there is a table, the rows it names there */
+    int key, keys;     /* the keys that it sees: rows [key, key + keys), or with a table `at` */
+    const int32_t *at; /* the rows at[key] to at[key + keys - 1] */
     double scale;
     int dk, dv;
     struct drop_row mask;
@@ -355,7 +357,8 @@ static void ref_attend(struct backend *be, const struct attention *a)
             }
 }
 
-/* Weights are rebuilt from the log-sum-exp; delta = dout . o stands for the softmax's own sum. */
+/* The weights are computed again from the log-sum-exp. delta = dout . o is the sum over the keys of
+ * weight times its gradient, which the derivative of the softmax subtracts. */
 static void attend_query_bwd(const struct attention *a, const struct query *q, struct mat dq,
                              struct mat dk, struct mat dv, struct mat dout)
 {
