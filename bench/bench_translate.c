@@ -41,7 +41,8 @@ struct options {
 struct work {
     struct search *search;
     int n;
-    struct heed_ids src[BATCH_MAX];
+    struct sentence sentence[BATCH_MAX];
+    struct translation out[BATCH_MAX];
     int32_t ids[BATCH_MAX][SOURCE - 1];
 };
 
@@ -125,19 +126,16 @@ static struct parameters *weights_open(struct backend *be, const struct heed_con
 static void work_open(struct work *w, const struct parameters *p, int beam, int batch)
 {
     struct heed_error err;
-    struct search_options o = {.bos = BOS,
-                               .beam = {.width = beam,
-                                        .nbest = 1,
-                                        .length_penalty = 0.6f,
-                                        .min_length = OUTPUT,
-                                        .eos = EOS},
-                               .longest = OUTPUT,
-                               .rows = beam * batch};
+    struct search_options o = {.bos = BOS, .eos = EOS, .rows = beam * batch};
     uint64_t state = 1;
     if (search_open(&w->search, p->be, p, &o, &err)) bench_die("%s", err.text);
     w->n = batch;
     for (int i = 0; i < batch; i++) {
-        w->src[i] = (struct heed_ids){.v = w->ids[i], .n = SOURCE - 1};
+        w->sentence[i] = (struct sentence){
+            .src = {w->ids[i], SOURCE - 1, 0},
+            .beam = {.width = beam, .nbest = 1, .length_penalty = 0.6f, .min_length = OUTPUT},
+            .longest = OUTPUT,
+            .out = &w->out[i]};
         for (int k = 0; k < SOURCE - 1; k++)
             w->ids[i][k] =
                 FIRST_WORD + (int32_t)random_below(&state, p->config.vocab_size - FIRST_WORD);
@@ -147,10 +145,10 @@ static void work_open(struct work *w, const struct parameters *p, int beam, int 
 /* Seconds of one batch. */
 static double translate(struct work *w)
 {
-    static struct translation out[BATCH_MAX];
+    struct translation *out = w->out;
     struct heed_error err;
     double began = bench_now();
-    if (search_run(w->search, w->src, NULL, w->n, out, &err)) bench_die("%s", err.text);
+    if (search_run(w->search, w->sentence, w->n, &err)) bench_die("%s", err.text);
     double seconds = bench_now() - began;
     for (int i = 0; i < w->n; i++) {
         if (out[i].ids.n != OUTPUT || out[i].ended)

@@ -4,8 +4,9 @@
  *     cc translate.c $(pkg-config --cflags --libs heed) -o translate
  *     ./translate model "A dog runs."     or     ./translate model < test.en
  *
- * Translates its arguments or, without any, each line of standard input. Of a model of several
- * languages the text says which: ">>de<< A dog runs."; or see heed_translate_options.to.
+ * Translates its arguments or, without any, each line of standard input. With a model of several
+ * languages the text begins with the tag of the one to translate to, ">>de<< A dog runs.", or see
+ * heed_translate_options.to.
  */
 #include <heed.h>
 #include <stdio.h>
@@ -21,9 +22,10 @@ static int fail(const struct heed_error *err)
 static int translate(struct heed_session *s, const char *text)
 {
     struct heed_error err;
-    const struct heed_result *out;
-    if (heed_translate(s, &text, 1, &out, &err) != HEED_OK) return fail(&err);
-    puts(out->text);
+    struct heed_request request = {.text = text};
+    const struct heed_answer *out;
+    if (heed_translate(s, &request, 1, &out, &err) != HEED_OK) return fail(&err);
+    puts(out->result->text);
     return EXIT_SUCCESS;
 }
 
@@ -34,7 +36,7 @@ int main(int argc, char **argv)
     struct heed_engine *engine = heed_engine_open("cpu", 0, &err);
     struct heed_model *model =
         engine ? heed_model_load(engine, argv[1], HEED_WEIGHTS_AS_STORED, &err) : NULL;
-    /* one session a thread; a model serves as many as there are */
+    /* a session serves one thread; a model serves any number of sessions */
     struct heed_session *session = model ? heed_session_open(model, NULL, &err) : NULL;
     int code = session ? EXIT_SUCCESS : fail(&err);
 

@@ -8,9 +8,9 @@
  *     struct heed_engine *e = heed_engine_open("cpu", 0, &err);
  *     struct heed_model *m = heed_model_load(e, "model-dir", HEED_WEIGHTS_AS_STORED, &err);
  *     struct heed_session *s = heed_session_open(m, NULL, &err);
- *     const char *src[] = {"A dog runs."};
- *     const struct heed_result *out;
- *     if (heed_translate(s, src, 1, &out, &err) == HEED_OK) puts(out[0].text);
+ *     struct heed_request ask = {.text = "A dog runs."};
+ *     const struct heed_answer *out;
+ *     if (heed_translate(s, &ask, 1, &out, &err) == HEED_OK) puts(out->result->text);
  *
  * Every call that can fail returns a status or NULL and fills the caller's heed_error, which may be
  * NULL, with one sentence. The library never prints and never exits. Free functions accept NULL;
@@ -283,8 +283,8 @@ HEED_API enum heed_status heed_average(const char *const *dirs, int n, const cha
 struct heed_model;   /* immutable weights and tokenizer; share freely */
 struct heed_session; /* one thread's decoding state */
 
-/* What the products of a translation read. Smaller weights are faster; in bf16 and int8 the rows
- * they meet are rounded as well. */
+/* The type of the weights in matrix products. Smaller weights are faster; with bf16 and int8 the
+ * activations that are multiplied with them are rounded too. */
 enum heed_weights {
     HEED_WEIGHTS_AS_STORED,
     HEED_WEIGHTS_F32,
@@ -292,154 +292,171 @@ enum heed_weights {
     HEED_WEIGHTS_INT8
 };
 
-/* A copy of a model directory with its matrices in bf16 or int8. out is another directory, and not
- * that of a training run, its checkpoints or its best. */
+/* Writes a copy of a model directory with its matrices in bf16 or int8. out is another directory,
+ * and not that of a training run, its checkpoints or its best. */
 HEED_API enum heed_status heed_quantize(const char *dir, enum heed_weights weights, const char *out,
                                         struct heed_error *err);
 
-/* On a CPU, weights that are stored in int8 are read from their file as long as the model lives: it
- * may be replaced by renaming another over it, but not overwritten or shortened. */
+/* On a CPU, a file with int8 weights stays mapped as long as the model lives: it may be replaced by
+ * renaming another file over it, but must not be overwritten or shortened. */
 HEED_API struct heed_model *heed_model_load(struct heed_engine *e, const char *dir,
                                             enum heed_weights weights, struct heed_error *err);
 HEED_API void heed_model_free(struct heed_model *m);
-/* Valid as long as the model; NULL of NULL. */
+/* Both are valid as long as the model; NULL where m is NULL. */
 HEED_API const struct heed_config *heed_model_config(const struct heed_model *m);
 HEED_API const struct heed_tokenizer *heed_model_tokenizer(const struct heed_model *m);
 
+/* How a text is translated. */
 struct heed_translate_options {
-    int beam;             /* hypotheses that live at once; 1: greedy */
-    int nbest;            /* results for each text, at most beam */
-    float length_penalty; /* a result's score is logp / ((5 + tokens) / 6)^this */
-    int min_length;       /* tokens before the end mark */
-    int max_length;       /* tokens with the end mark, at most the model's; 0: 50 more than the text
-                           * (paper 6.1) */
-    int no_repeat_ngram;  /* no n-gram of so many tokens twice; 0: any */
-    /* Sampling instead of search where temperature is not 0: `beam` translations are drawn. */
+    int beam;             /* hypotheses of the beam search, 1 to 64; 1: greedy */
+    int nbest;            /* translations in the answer, at most beam */
+    float length_penalty; /* a translation's score is logp / ((5 + tokens) / 6)^length_penalty */
+    int min_length;       /* fewest tokens of a translation, without the end mark */
+    int max_length;       /* most tokens of a translation, with the end mark; 0: 50 more than the
+                           * text has (paper 6.1); never more than the model takes */
+    int no_repeat_ngram;  /* no n-gram of this many tokens comes twice; 0: repeats are allowed */
+    /* Sampling instead of beam search, where temperature is not 0: `beam` translations are sampled
+     * from the probabilities, whose logarithms are divided by the temperature. */
     float temperature;
-    int top_k;   /* from the so many likeliest tokens, at most 256; 0: 256 */
-    float top_p; /* from those that together have this probability; 0: all */
-    uint64_t seed;
-    const char *to;   /* a model of several languages: the one to translate to, such as "de" */
-    bool align;       /* say which words come from which */
-    int batch_tokens; /* tokens of source text translated at once; 0: what is fast */
+    int top_k;      /* from the top_k likeliest tokens, at most 256; 0: from 256 */
+    float top_p;    /* from the likeliest tokens whose probabilities sum up to top_p; 0: from all */
+    uint64_t seed;  /* the same seed samples the same translations */
+    const char *to; /* the language to translate to, such as "de", for a model of several; NULL: a
+                     * tag such as >>de<< at the front of the text says it */
+    bool align;     /* the answer says which words come from which */
 };
 
 /* The paper's (6.1): beam 4, length penalty 0.6. */
 HEED_API struct heed_translate_options heed_translate_defaults(void);
 
+/* A text to be translated and what is asked of its translations. Only `text` has to be set:
+ * struct heed_request r = {.text = "A dog runs."};
+ * A prefix and phrases are found as the tokens that the vocabulary makes of them. */
+struct heed_request {
+    const char *text;                             /* UTF-8 */
+    const struct heed_translate_options *options; /* NULL: heed_translate_defaults() */
+    const char *prefix;          /* every translation begins with it; NULL: with anything */
+    const char *const *required; /* [required_n] phrases in every translation, at most 16; not with
+                                  * sampling, nor for a text that is translated in several pieces */
+    const char *const *banned;   /* [banned_n] phrases in no translation, at most 256 */
+    int required_n, banned_n;
+    /* A translation that is scored instead of searching for one; NULL: search. It is the only one
+     * of the answer, and is taken as one sentence, as is the text. A translation that a search
+     * found gets the score it had, if the vocabulary makes the same tokens of it. No prefix and no
+     * phrase may be asked for, and only length_penalty, to and align have an effect. */
+    const char *given;
+};
+
 struct heed_span {
     size_t at, len; /* bytes of a text */
 };
 
-/* Words as Unicode finds them (UAX #29), marks of punctuation among them. */
+/* Words are those of Unicode's UAX #29; a punctuation mark is a word too. */
 struct heed_alignment {
     const struct heed_span *source, *target; /* the words of the two texts */
     int sources, targets;
     const int *link; /* [targets] the source word that each attends to most; -1: none */
 };
 
+/* A translation. */
 struct heed_result {
-    const char *text; /* UTF-8, NUL-terminated; the best is always there, the others are NULL where
-                       * fewer than nbest were found */
+    const char *text; /* UTF-8, NUL-terminated */
     size_t len;
-    int tokens; /* with the end mark, unless it was cut; of several sentences, all of them */
-    const int32_t *id;
+    int tokens;        /* with the end mark, unless it was cut; of several sentences, all of them */
+    const int32_t *id; /* [tokens] */
     const float *token_logp; /* [tokens] their log-probabilities */
-    float logp;              /* the sum of these */
-    float score;             /* what results are ordered by; those that were cut come last */
-    unsigned flags;          /* of the best one: what went wrong, see heed_flag */
-    /* Stretches of the text that the vocabulary cannot spell, as explained below heed_flag: those
-     * that were copied into the translation, and those that were not; bytes that were taken out of
-     * the translation are in left_out too. */
+    float logp;              /* their sum */
+    float score;             /* results are ordered by it, but those that were cut come last */
+    unsigned flags; /* what went wrong, see heed_flag; but for HEED_FLAG_UNSPELLED, of the best
+                     * result only */
+    /* Stretches of the text that the vocabulary cannot spell (see below heed_flag): those that were
+     * copied into the translation, and those that were not. left_out has the bytes that were taken
+     * out of the translation as well. */
     const char *const *copied, *const *left_out;
     int copied_n, left_out_n;
-    const struct heed_alignment *alignment; /* of the best one, if options.align and the text is
-                                             * valid UTF-8; else NULL */
-    /* Of the best one: a text that cannot be translated as asked (HEED_EARG), or that the model
-     * gives no finite numbers for (HEED_ENUMERIC), has the empty translation, and this says why;
-     * the other texts of the call are not affected. HEED_OK and NULL otherwise. */
-    enum heed_status status;
-    const char *why; /* one sentence */
+    const struct heed_alignment *alignment; /* of the best result, if options->align and the text
+                                             * is valid UTF-8; else NULL */
 };
 
-/* A translation that runs in circles or finds no end is tried again with no_repeat_ngram 3, unless
- * the options have one of their own. */
+/* The answer to a request. */
+struct heed_answer {
+    const struct heed_result *result; /* [n] the translations, best first */
+    int n; /* at least 1, at most options->nbest; less than that where no more were found */
+    /* HEED_OK, or why a request has no translation: it cannot be translated as asked (HEED_EARG),
+     * or the model gives no finite scores (HEED_ENUMERIC). Its only result is the empty text then.
+     * The other requests of the call are not affected. */
+    enum heed_status status;
+    const char *why; /* one sentence; NULL with HEED_OK */
+};
+
+/* A translation that repeats itself or has no end is searched for a second time with
+ * no_repeat_ngram 3, unless the options set one. */
 enum heed_flag {
     HEED_FLAG_LOOP = 1,      /* repeats itself */
-    HEED_FLAG_COPY = 2,      /* is its source */
-    HEED_FLAG_CUT = 4,       /* reached the longest length without an end */
-    HEED_FLAG_RETRIED = 8,   /* is, or was not mended by, a second try */
-    HEED_FLAG_UNSPELLED = 16 /* `copied` or `left_out` is not empty; set in every such result */
+    HEED_FLAG_COPY = 2,      /* equals its source */
+    HEED_FLAG_CUT = 4,       /* reached its longest length without an end mark */
+    HEED_FLAG_RETRIED = 8,   /* was searched for a second time, whether that helped or not */
+    HEED_FLAG_UNSPELLED = 16 /* `copied` or `left_out` is not empty */
 };
 
 /*
  * A character that the vocabulary has no piece for is spelled in bytes. Where nearly all characters
- * of its training text had pieces (the coverage is at least 0.9999), a model hardly knows any bytes
- * and makes things up where it reads them. Such characters are not given to it, together with what
- * they are part of: a word, a tag of markup, a path. They are copied to where the words around them
- * went. Where the vocabulary has another form of the same characters, the model reads that instead:
- * digits of another width, a letter joined with its mark, the simplified form of a traditional
- * Chinese character. A Chinese character among others that are read and what nobody sees, such as
+ * of its training text had pieces (its character coverage is at least 0.9999), the model has hardly
+ * seen any bytes and makes things up where it reads them. Such characters are not given to the
+ * model, together with the word, the markup tag or the path that they are part of. They are copied
+ * to the place in the translation where the words around them went. Where the vocabulary has
+ * another form of the same characters, the model reads that form instead: digits of another width,
+ * a letter joined with its combining mark, the simplified form of a traditional Chinese character.
+ * A Chinese character among others that are read, and characters that cannot be seen, such as
  * control characters, are left out. Bytes that the model makes up itself are left out as well,
- * unless a wish asks for them. Scores and tokens are those of what the model read and found.
- * heed_rescore leaves out of both texts what cannot be spelled.
+ * unless the prefix or a required phrase has them. Scores and tokens are those of what the model
+ * read and found. Of a translation that is given, only what can be spelled is scored.
  */
+
+struct heed_session_options {
+    int batch_tokens; /* tokens of source text translated at once, at most 1,000,000: memory grows
+                       * with it; 0: what suits the device */
+};
 
 /* o may be NULL: the defaults. */
 HEED_API struct heed_session *heed_session_open(const struct heed_model *m,
-                                                const struct heed_translate_options *o,
+                                                const struct heed_session_options *o,
                                                 struct heed_error *err);
-/* Translates n texts. One longer than a sentence should be (100 tokens, or what the model takes) is
- * translated sentence by sentence, and its scores are sums over these; its k-th best is made of
- * their k-th best. A text of white space has the empty translation; a tab or a line end inside a
- * text is a space to the model. A tag such as >>de<< at the front of a text says the language to
- * translate to; elsewhere, and where options.to says it, it is text. (*out)[i * nbest] is the best
- * translation of text i, the others follow. They stay valid until the next call on this session. */
-HEED_API enum heed_status heed_translate(struct heed_session *s, const char *const *src, int n,
-                                         const struct heed_result **out, struct heed_error *err);
-/* What is asked of the translations of one text; {0}: nothing. Texts are found as the tokens that
- * the vocabulary makes of them. */
-struct heed_wish {
-    const char *prefix;          /* they begin with this */
-    const char *const *required; /* they have each of these, at most 16; only in a search, and for
-                                  * a text that is translated at once */
-    const char *const *banned;   /* they have none of these, at most 256 */
-    int required_n, banned_n;
-};
-/* The same with a wish for each text; wish may be NULL: nothing is asked. */
-HEED_API enum heed_status heed_translate_with(struct heed_session *s, const char *const *src,
-                                              const struct heed_wish *wish, int n,
-                                              const struct heed_result **out,
-                                              struct heed_error *err);
-/* No search: what the model thinks of tgt[i] as a translation of src[i], in (*out)[i * nbest]. Each
- * is taken as one sentence; one longer than the model takes is an error. What a search found has
- * the score it had, if the vocabulary makes the same tokens of its text. */
-HEED_API enum heed_status heed_rescore(struct heed_session *s, const char *const *src,
-                                       const char *const *tgt, int n,
-                                       const struct heed_result **out, struct heed_error *err);
+/* Translates n texts, each by its own options; (*out)[i] answers request[i]. Answers stay valid
+ * until the next call on this session. The more texts a call has, the faster it is, and on a CPU
+ * the translation of a text is the same to the last bit whatever the other texts are.
+ *
+ * A text longer than 100 tokens, or than the model takes, is translated sentence by sentence; its
+ * scores are sums over the sentences, and its k-th best translation is made of their k-th best. A
+ * text of white space has the empty translation; a tab or a line end inside a text is a space to
+ * the model. A tag such as >>de<< at the front of a text says the language to translate to, unless
+ * options->to does; elsewhere it is text. */
+HEED_API enum heed_status heed_translate(struct heed_session *s, const struct heed_request *request,
+                                         int n, const struct heed_answer **out,
+                                         struct heed_error *err);
 HEED_API void heed_session_free(struct heed_session *s);
 
 /* ---- looking inside ---- */
 
-/* What every token of a translation gave to each of its source, in every layer and head of the
- * decoder (paper 3.2.3): the weights that produced it. */
+/* The cross-attention of a translation (paper 3.2.3): the weight that every token of it gave to
+ * every token of the source, in every layer and head of the decoder. */
 struct heed_attention {
     int layers, heads, targets, sources;
-    int telling;                               /* the layer that alignments are read from */
+    int align_layer;                           /* the layer that alignments are read from */
     const char *const *target, *const *source; /* tokens, end marks included */
     const float *weight;                       /* [layers][heads][targets][sources] */
 };
 
-/* tgt: a translation, or NULL for the one that the session finds. The session must have been opened
- * with options.align, and the text be translated at once. *out is freed by heed_attention_free, and
- * before the model. */
-HEED_API enum heed_status heed_attention_of(struct heed_session *s, const char *src,
-                                            const char *tgt, struct heed_attention **out,
-                                            struct heed_error *err);
+/* The attention of the best translation of a text, or of the one that is given. The text must be
+ * translated in one piece. *out is freed by heed_attention_free, before the model is. */
+HEED_API enum heed_status heed_attention_of(struct heed_session *s,
+                                            const struct heed_request *request,
+                                            struct heed_attention **out, struct heed_error *err);
 HEED_API void heed_attention_free(struct heed_attention *a);
 
 enum heed_picture { HEED_PICTURE_SVG, HEED_PICTURE_TERMINAL };
-/* One layer, from 0, and one head, or the mean of the heads where head is -1. *out is malloced. */
+/* A picture of one layer, counted from 0, and one head, or the mean of the heads where head is -1.
+ * *out is malloced and NUL-terminated. */
 HEED_API enum heed_status heed_attention_picture(const struct heed_attention *a,
                                                  enum heed_picture kind, int layer, int head,
                                                  char **out, struct heed_error *err);

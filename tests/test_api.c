@@ -228,61 +228,75 @@ static void test_model_files(void **state)
     heed_model_free(NULL);
 }
 
+/* The answer to a request for "one" with these options, which must name what was wrong. */
+static void refused_options(struct heed_translate_options o, const char *names)
+{
+    const struct heed_answer *out = NULL;
+    struct heed_request request = {.text = "one", .options = &o};
+    must(heed_translate(session, &request, 1, &out, &err), &err);
+    assert_int_equal(out->n, 1);
+    assert_string_equal(out->result->text, "");
+    snprintf(err.text, sizeof err.text, "%s", out->why);
+    err.status = out->status;
+    refused(out->status, names);
+}
+
 static void test_translate_options(void **state)
 {
     (void)state;
     const int extreme[] = {INT_MIN, -1, INT_MAX};
+    const float wrong[] = {NAN, -1, INFINITY};
     for (int i = 0; i < 3; i++) {
-        struct heed_translate_options o[8];
-        for (int k = 0; k < 8; k++) o[k] = heed_translate_defaults();
-        o[0].beam = o[1].nbest = o[2].min_length = o[3].top_k = o[4].batch_tokens = extreme[i];
-        refused_object(heed_session_open(model, &o[0], &err), "beam");
-        refused_object(heed_session_open(model, &o[1], &err), "nbest");
-        refused_object(heed_session_open(model, &o[2], &err), "min length");
-        refused_object(heed_session_open(model, &o[3], &err), "top-k");
-        refused_object(heed_session_open(model, &o[4], &err), "batch tokens");
-        const float wrong[] = {NAN, -1, INFINITY};
-        o[5].length_penalty = o[6].temperature = o[7].top_p = wrong[i];
-        refused_object(heed_session_open(model, &o[5], &err), "length penalty");
-        refused_object(heed_session_open(model, &o[6], &err), "temperature");
-        refused_object(heed_session_open(model, &o[7], &err), "top-p");
+        struct heed_translate_options o[7];
+        for (int k = 0; k < 7; k++) o[k] = heed_translate_defaults();
+        o[0].beam = o[1].nbest = o[2].min_length = o[3].top_k = extreme[i];
+        o[4].length_penalty = o[5].temperature = o[6].top_p = wrong[i];
+        static const char *const name[] = {"beam",           "nbest",       "min length", "top-k",
+                                           "length penalty", "temperature", "top-p"};
+        for (int k = 0; k < 7; k++) refused_options(o[k], name[k]);
+        struct heed_session_options so = {.batch_tokens = extreme[i]};
+        refused_object(heed_session_open(model, &so, &err), "batch tokens");
     }
     struct heed_translate_options o = heed_translate_defaults();
     o.max_length = -1;
-    refused_object(heed_session_open(model, &o, &err), "max length");
+    refused_options(o, "max length");
     o.max_length = 0;
     o.no_repeat_ngram = -1;
-    refused_object(heed_session_open(model, &o, &err), "no-repeat");
+    refused_options(o, "no-repeat");
     o.no_repeat_ngram = 0;
     o.to = "";
-    refused_object(heed_session_open(model, &o, &err), ">><<");
+    refused_options(o, ">><<");
     refused_object(heed_session_open(NULL, NULL, &err), "model");
     heed_session_free(NULL);
 }
 
-/* The largest that is allowed of everything, and what has no upper end. */
+/* The largest that is allowed of everything, and what has no upper end. A session with room for
+ * little grows for a beam that needs more. */
 static void test_extremes_that_work(void **state)
 {
     (void)state;
-    const struct heed_result *out = NULL;
     struct heed_translate_options o = heed_translate_defaults();
     o.beam = o.nbest = 64;
     o.max_length = o.no_repeat_ngram = INT_MAX;
-    o.batch_tokens = 1000000;
     o.min_length = 38;
     o.length_penalty = 10;
     o.align = true;
     char whole[256] = "";
     for (int i = 0; i < 12; i++) strcat(whole, "one two three. ");
-    for (int i = 0; i < 3; i++) {
-        o.temperature = i == 1 ? 100 : i == 2 ? 1e-45f : 0;
-        o.top_k = i ? 256 : 0;
+    const struct heed_request request[] = {
+        {.text = whole, .options = &o}, {.text = "one", .options = &o}, {.text = "one"}};
+    for (int i = 0; i < 4; i++) {
+        const struct heed_answer *out = NULL;
+        struct heed_session_options so = {.batch_tokens = i % 2 ? 1 : 1000000};
+        o.temperature = i == 2 ? 100 : i == 3 ? 1e-45f : 0;
+        o.top_k = i > 1 ? 256 : 0;
         o.seed = UINT64_MAX;
-        struct heed_session *s = heed_session_open(model, &o, &err);
+        struct heed_session *s = heed_session_open(model, &so, &err);
         must(s ? HEED_OK : err.status, &err);
-        must(heed_translate(s, (const char *[]){whole, "one"}, 2, &out, &err), &err);
-        assert_in_range(out[64].tokens, 39, 40);
-        refused(heed_translate(s, text, INT_MAX, &out, &err), "2147483647");
+        must(heed_translate(s, request + 2, 1, &out, &err), &err);
+        must(heed_translate(s, request, 3, &out, &err), &err);
+        for (int k = 0; k < out[1].n; k++) assert_in_range(out[1].result[k].tokens, 39, 40);
+        assert_int_equal(out[2].n, 1);
         heed_session_free(s);
     }
 }
@@ -290,50 +304,32 @@ static void test_extremes_that_work(void **state)
 static void test_translate(void **state)
 {
     (void)state;
-    const struct heed_result *out = NULL;
-    const struct heed_wish none = {0};
-    const char *nothing = NULL;
-    for (int i = 0; i < 2; i++) {
-        int n = i ? INT_MIN : -1;
-        refused(heed_translate(session, text, n, &out, &err), "src");
-        refused(heed_translate_with(session, text, &none, n, &out, &err), "src");
-        refused(heed_rescore(session, text, text, n, &out, &err), "src");
-    }
-    refused(heed_translate(NULL, text, 1, &out, &err), "session");
-    refused(heed_translate(session, NULL, 1, &out, &err), "src");
-    refused(heed_translate(session, text, 3, &out, &err), "src[2]");
-    refused(heed_translate(session, text, 1, NULL, &err), "out");
-    refused(heed_translate_with(NULL, text, &none, 1, &out, &err), "session");
-    refused(heed_translate_with(session, NULL, &none, 1, &out, &err), "src");
-    refused(heed_translate_with(session, &nothing, &none, 1, &out, &err), "src[0]");
-    refused(heed_translate_with(session, text, &none, 1, NULL, &err), "out");
-    refused(heed_rescore(NULL, text, text, 1, &out, &err), "session");
-    refused(heed_rescore(session, NULL, text, 1, &out, &err), "src");
-    refused(heed_rescore(session, text, NULL, 1, &out, &err), "tgt");
-    refused(heed_rescore(session, text, &nothing, 1, &out, &err), "tgt[0]");
-    refused(heed_rescore(session, text, text, 1, NULL, &err), "out");
+    const struct heed_answer *out = NULL;
+    const struct heed_request request[] = {{.text = "one two"}, {.text = "two"}, {.prefix = "one"}};
+    refused(heed_translate(session, request, -1, &out, &err), "-1 requests");
+    refused(heed_translate(session, request, INT_MIN, &out, &err), "-2147483648 requests");
+    refused(heed_translate(NULL, request, 1, &out, &err), "session");
+    refused(heed_translate(session, NULL, 1, &out, &err), "request");
+    refused(heed_translate(session, request, 3, &out, &err), "request[2].text");
+    refused(heed_translate(session, request, 1, NULL, &err), "out");
     assert_null(out);
     must(heed_translate(session, NULL, 0, &out, &err), &err);
-    must(heed_rescore(session, NULL, NULL, 0, &out, &err), &err);
-    must(heed_translate_with(session, text, NULL, 2, &out, &err), &err); /* no wish */
-    assert_true(out[1].tokens > 0);
+    must(heed_translate(session, request, 2, &out, &err), &err);
+    assert_true(out[1].result->tokens > 0);
 }
 
 static void test_attention(void **state)
 {
     (void)state;
-    struct heed_translate_options o = heed_translate_defaults();
-    o.align = true;
-    struct heed_session *s = heed_session_open(model, &o, &err);
-    must(s ? HEED_OK : err.status, &err);
     struct heed_attention *a = NULL;
     char *picture = NULL;
-    refused(heed_attention_of(NULL, "one", NULL, &a, &err), "session");
-    refused(heed_attention_of(s, NULL, NULL, &a, &err), "src");
-    refused(heed_attention_of(s, "one", NULL, NULL, &err), "out");
-    refused(heed_attention_of(session, "one", NULL, &a, &err), "align");
+    const struct heed_request none = {0}, request = {.text = "one"};
+    refused(heed_attention_of(NULL, &request, &a, &err), "session");
+    refused(heed_attention_of(session, NULL, &a, &err), "request");
+    refused(heed_attention_of(session, &none, &a, &err), "request->text");
+    refused(heed_attention_of(session, &request, NULL, &err), "out");
     assert_null(a);
-    must(heed_attention_of(s, "one", NULL, &a, &err), &err);
+    must(heed_attention_of(session, &request, &a, &err), &err);
     for (int i = 0; i < 3; i++) {
         int x = (int[]){INT_MIN, -2, INT_MAX}[i];
         refused(heed_attention_picture(a, HEED_PICTURE_SVG, x, 0, &picture, &err), "layer");
@@ -345,7 +341,6 @@ static void test_attention(void **state)
     assert_null(picture);
     heed_attention_free(a);
     heed_attention_free(NULL);
-    heed_session_free(s);
 }
 
 static void test_score(void **state)

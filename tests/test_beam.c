@@ -46,11 +46,11 @@ static void fill_row(const struct beam *b, int row, uint64_t seed, int best, int
 }
 
 /* Runs a beam to its end. Returns the steps. */
-static int search(struct beam *b, const struct beam_options *o, const struct beam_wish *wish,
+static int search(struct beam *b, const struct beam_options *o, const struct constraints *wish,
                   uint64_t seed)
 {
     int steps = 0;
-    assert_int_equal(beam_init(b, o, LONGEST, wish, NULL), HEED_OK);
+    assert_int_equal(beam_init(b, o, wish, EOS, LONGEST, NULL), HEED_OK);
     for (; b->live; steps++) {
         int32_t id[BEAM_MAX * (V + WANTS)];
         float score[BEAM_MAX * (V + WANTS)];
@@ -93,14 +93,14 @@ static bool has(const struct output *x, const struct heed_ids *phrase, bool at_e
     return false;
 }
 
-static bool has_all(const struct output *x, const struct beam_wish *w)
+static bool has_all(const struct output *x, const struct constraints *w)
 {
     for (int i = 0; i < w->required_n; i++)
         if (!has(x, &w->required[i], false)) return false;
     return true;
 }
 
-static void list(struct all *all, const struct beam_options *o, const struct beam_wish *w,
+static void list(struct all *all, const struct beam_options *o, const struct constraints *w,
                  uint64_t seed, struct output x)
 {
     double logp[V];
@@ -137,9 +137,8 @@ static void test_finds_the_best(void **state)
                                  .nbest = 1 + (int)(seed % 4),
                                  .length_penalty = (float[]){0, 0.6f, 1, 2}[seed / 4 % 4],
                                  .min_length = (int)(seed / 16 % 3),
-                                 .no_repeat = seed / 48 % 3 ? 0 : 2,
-                                 .eos = EOS};
-        struct beam_wish wish = {.banned = &phrase[seed % 2],
+                                 .no_repeat = seed / 48 % 3 ? 0 : 2};
+        struct constraints wish = {.banned = &phrase[seed % 2],
                                  .banned_n = seed % 5 == 0,
                                  .required = phrase + seed % 2,
                                  .required_n = seed % 7 ? 0 : 1 + (int)(seed % 2)};
@@ -176,9 +175,8 @@ static void test_required(void **state)
         struct beam_options o = {.width = 1 + (int)(seed % 3),
                                  .nbest = 1,
                                  .length_penalty = 0.6f,
-                                 .no_repeat = seed / 12 % 2 ? 1 : 0,
-                                 .eos = EOS};
-        struct beam_wish wish = {.required = pair[seed / 6 % 2],
+                                 .no_repeat = seed / 12 % 2 ? 1 : 0};
+        struct constraints wish = {.required = pair[seed / 6 % 2],
                                  .required_n = 1 + (int)(seed / 3 % 2)};
         struct beam b;
         search(&b, &o, &wish, seed);
@@ -195,7 +193,7 @@ static void test_one_is_greedy(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < 500; seed++) {
-        struct beam_options o = {.width = 1, .nbest = 1, .length_penalty = 0.6f, .eos = EOS};
+        struct beam_options o = {.width = 1, .nbest = 1, .length_penalty = 0.6f};
         struct beam b;
         struct output want = {.n = 0};
         for (bool end = false; !end && want.n < LONGEST;) {
@@ -223,7 +221,7 @@ static void test_stops_early(void **state)
     (void)state;
     int early = 0;
     for (uint64_t seed = 0; seed < 500; seed++) {
-        struct beam_options o = {.width = WIDE, .nbest = 1, .length_penalty = 0.6f, .eos = EOS};
+        struct beam_options o = {.width = WIDE, .nbest = 1, .length_penalty = 0.6f};
         struct beam b;
         early += search(&b, &o, NULL, seed) < LONGEST;
         beam_release(&b);
@@ -250,8 +248,7 @@ static void test_draws(void **state)
                                      .nbest = WIDE,
                                      .temperature = temperature,
                                      .top_p = trial == 2 ? 0.05f : 1,
-                                     .seed = seed,
-                                     .eos = EOS};
+                                     .seed = seed};
             struct beam b;
             search(&b, &o, NULL, 3);
             assert_int_equal(b.done_n, WIDE);
@@ -275,8 +272,7 @@ static void test_draws_again(void **state)
                                  .nbest = 1,
                                  .temperature = 1,
                                  .top_k = i < 3 ? 0 : 1,
-                                 .seed = i == 2 ? 8 : 7,
-                                 .eos = EOS};
+                                 .seed = i == 2 ? 8 : 7};
         search(&b[i], &o, NULL, 3);
     }
     bool same = true;
@@ -286,7 +282,7 @@ static void test_draws_again(void **state)
     }
     assert_false(same);
     struct beam greedy;
-    search(&greedy, &(struct beam_options){.width = 1, .nbest = 1, .eos = EOS}, NULL, 3);
+    search(&greedy, &(struct beam_options){.width = 1, .nbest = 1}, NULL, 3);
     assert_true(greedy.done[0].logp == b[3].done[0].logp);
     beam_release(&greedy);
     for (int i = 0; i < 4; i++) beam_release(&b[i]);

@@ -33,7 +33,8 @@ struct golden {
 
 /* What the file says about one setup: of each source, output and token in turn. */
 struct want {
-    struct search_options o;
+    struct beam_options beam;
+    int longest;
     const float *count, *len, *score, *logp, *ids, *token_score;
     size_t outputs, tokens;
 };
@@ -74,11 +75,9 @@ static int setups(const struct golden *g)
 static void want_read(struct want *w, const struct golden *g, int setup)
 {
     const float *o = (const float *)golden_find(g->file, "options")->data + 4 * setup;
-    w->o = (struct search_options){
-        .bos = TOY_BOS,
-        .longest = (int)o[2],
-        .beam = {.width = (int)o[0], .nbest = (int)o[1], .length_penalty = o[3], .eos = TOY_EOS}};
-    assert_true(w->o.beam.nbest <= NBEST_MAX);
+    w->beam = (struct beam_options){.width = (int)o[0], .nbest = (int)o[1], .length_penalty = o[3]};
+    w->longest = (int)o[2];
+    assert_true(w->beam.nbest <= NBEST_MAX);
     w->count = wanted(g, setup, "count", g->sources);
     w->outputs = total(w->count, g->sources);
     w->len = wanted(g, setup, "len", w->outputs);
@@ -161,29 +160,62 @@ static void check_again(const float *found, const float *want, size_t n)
         check_near("a token's score", "given", (double)found[i], (double)want[i], again);
 }
 
+/* A translation is given whole once for each layer: their attentions are distributions over the
+ * source, and not the same. */
+static void check_attention(struct search *search, const struct golden *g, struct heed_ids ids,
+                            int source)
+{
+    enum { LAYERS = 2 };
+    struct heed_error err = {0};
+    struct translation out[LAYERS] = {0};
+    struct sentence x[LAYERS];
+    size_t keys = g->src[source].n + 1, rows = ids.n * golden_config.heads;
+    assert_int_equal(golden_config.decoder_layers, LAYERS);
+    for (int i = 0; i < LAYERS; i++)
+        x[i] = (struct sentence){.src = g->src[source],
+                                 .beam = {.width = 1, .nbest = 1},
+                                 .must = {.prefix = ids},
+                                 .attention_layer = 1 + i,
+                                 .out = &out[i]};
+    if (search_run(search, x, LAYERS, &err)) fail_msg("%s", err.text);
+    for (size_t i = 0; i < LAYERS * rows; i++) {
+        double sum = 0;
+        for (size_t k = 0; k < keys; k++)
+            sum += (double)out[i / rows].attention[i % rows * keys + k];
+        check_near("the attention of a token", "given", sum, 1, 1e-4);
+    }
+    assert_memory_not_equal(out[0].attention, out[1].attention, rows * keys * sizeof(float));
+    for (int i = 0; i < LAYERS; i++) translation_release(&out[i]);
+}
+
 /* A translation given whole, or half of it, must come back with the very scores it had. */
-static void check_given(struct search *search, const struct golden *g, const struct translation *t,
-                        int source, int nbest)
+static void check_given(struct search *search, const struct golden *g, const struct want *w,
+                        const struct translation *t, int source)
 {
     struct heed_error err = {0};
-    struct translation out[NBEST_MAX] = {0};
+    struct translation out[2 * NBEST_MAX] = {0}, *half = out + NBEST_MAX;
     int32_t ids[MAX_LENGTH + 1];
     size_t n = t->ids.n;
     if (!t->ended) return;
     memcpy(ids, t->ids.v, n * sizeof *ids);
     ids[n] = TOY_EOS;
-    struct beam_wish whole = {.prefix = {ids, n + 1, 0}}, half = {.prefix = {ids, n / 2, 0}};
-    if (search_run(search, &g->src[source], &whole, 1, out, &err)) fail_msg("%s", err.text);
+    struct sentence x[2];
+    for (int i = 0; i < 2; i++)
+        x[i] = (struct sentence){.src = g->src[source],
+                                 .beam = w->beam,
+                                 .longest = w->longest,
+                                 .must = {.prefix = {ids, i ? n / 2 : n + 1, 0}},
+                                 .out = i ? half : out};
+    if (search_run(search, x, 2, &err)) fail_msg("%s", err.text);
     assert_true(out[0].ids.n == n);
     check_near("log-probability", "given", out[0].logp, t->logp, again * fmax(1, fabs(t->logp)));
     check_near("score", "given", out[0].score, t->score, again);
     check_again(out[0].token_score, t->token_score, n + 1);
-    for (int i = 0; i < nbest; i++) translation_release(&out[i]);
-    if (search_run(search, &g->src[source], &half, 1, out, &err)) fail_msg("%s", err.text);
-    assert_true(out[0].ids.n >= n / 2);
-    assert_memory_equal(out[0].ids.v, ids, n / 2 * sizeof *ids);
-    check_again(out[0].token_score, t->token_score, n / 2);
-    for (int i = 0; i < nbest; i++) translation_release(&out[i]);
+    assert_true(half[0].ids.n >= n / 2);
+    assert_memory_equal(half[0].ids.v, ids, n / 2 * sizeof *ids);
+    check_again(half[0].token_score, t->token_score, n / 2);
+    for (int i = 0; i < 2 * NBEST_MAX; i++) translation_release(&out[i]);
+    check_attention(search, g, x[0].must.prefix, source);
 }
 
 /* together: all sources in one batch, or each in its own */
@@ -194,10 +226,15 @@ static void check_search(struct golden *g, int setup, bool together)
     struct translation out[SOURCES_MAX * NBEST_MAX] = {0};
     struct want w;
     want_read(&w, g, setup);
-    int width = w.o.beam.width, nbest = w.o.beam.nbest;
-    w.o.rows = together ? g->sources * width : width;
-    if (search_open(&search, g->toy.be, g->toy.p, &w.o, &err) ||
-        search_run(search, g->src, NULL, g->sources, out, &err))
+    int width = w.beam.width, nbest = w.beam.nbest;
+    struct search_options so = {
+        .bos = TOY_BOS, .eos = TOY_EOS, .rows = together ? g->sources * width : width};
+    struct sentence x[SOURCES_MAX];
+    for (int i = 0; i < g->sources; i++)
+        x[i] = (struct sentence){
+            .src = g->src[i], .beam = w.beam, .longest = w.longest, .out = &out[i * nbest]};
+    if (search_open(&search, g->toy.be, g->toy.p, &so, &err) ||
+        search_run(search, x, g->sources, &err))
         fail_msg("%s", err.text);
     size_t output = 0, token = 0;
     for (int i = 0; i < g->sources * nbest; i++) {
@@ -211,7 +248,7 @@ static void check_search(struct golden *g, int setup, bool together)
                      expected ? "" : "not ");
         if (!expected) continue;
         check_output(&out[i], &w, output, token, where);
-        if (few(true, i == 0)) check_given(search, g, &out[i], source, nbest);
+        if (few(true, i == 0)) check_given(search, g, &w, &out[i], source);
         token += (size_t)w.len[output++];
     }
     for (int i = 0; i < g->sources * nbest; i++) translation_release(&out[i]);

@@ -281,37 +281,41 @@ static char translated[2][512]; /* as they are with memory */
 static enum heed_status translate(struct heed_error *err)
 {
     struct heed_translate_options o = heed_translate_defaults();
-    const struct heed_result *out;
-    struct heed_wish wish[2] = {{.prefix = "d",
-                                 .required = (const char *[]){"c b"},
-                                 .required_n = 1,
-                                 .banned = (const char *[]){"a a"},
-                                 .banned_n = 1}};
+    const struct heed_answer *out;
+    struct heed_request request[3] = {{.text = source[0],
+                                       .options = &o,
+                                       .prefix = "d",
+                                       .required = (const char *[]){"c b"},
+                                       .required_n = 1,
+                                       .banned = (const char *[]){"a a"},
+                                       .banned_n = 1},
+                                      {.text = source[1], .options = &o},
+                                      {.text = source[0], .given = "b a"}};
     o.align = true;
     o.nbest = 2;
     o.max_length = 20;
-    struct heed_session *s = heed_session_open(model, &o, err);
+    struct heed_session *s = heed_session_open(model, NULL, err);
     if (!s) return err->status;
-    enum heed_status st = heed_translate_with(s, source, wish, 2, &out, err);
+    enum heed_status st = heed_translate(s, request, 3, &out, err);
     for (int i = 0; !st && i < 2; i++) {
-        if (!translated[i][0]) snprintf(translated[i], sizeof translated[i], "%s", out[2 * i].text);
-        assert_string_equal(out[2 * i].text, translated[i]);
+        const char *text = out[i].result->text;
+        if (!translated[i][0]) snprintf(translated[i], sizeof translated[i], "%s", text);
+        assert_string_equal(text, translated[i]);
     }
-    if (st && !heed_translate_with(s, source, wish, 2, &out, NULL)) /* it did not stick */
-        assert_string_equal(out[0].text, translated[0]);
+    if (st && !heed_translate(s, request, 3, &out, NULL)) /* it did not stick */
+        assert_string_equal(out[0].result->text, translated[0]);
     heed_session_free(s);
     return st;
 }
 
 static enum heed_status look_inside(struct heed_error *err)
 {
-    struct heed_translate_options o = heed_translate_defaults();
+    struct heed_request request = {.text = "a b", .given = "b a"};
     struct heed_attention *a = NULL;
     char *picture = NULL;
-    o.align = true;
-    struct heed_session *s = heed_session_open(model, &o, err);
+    struct heed_session *s = heed_session_open(model, NULL, err);
     if (!s) return err->status;
-    enum heed_status st = heed_attention_of(s, "a b", "b a", &a, err);
+    enum heed_status st = heed_attention_of(s, &request, &a, err);
     if (!st) st = heed_attention_picture(a, HEED_PICTURE_SVG, 0, -1, &picture, err);
     free(picture);
     heed_attention_free(a);

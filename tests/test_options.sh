@@ -99,12 +99,12 @@ done
 for option in '--beam 4' '--nbest 1' '--min-length 1' '--max-length 9' '--no-repeat-ngram 2' '--prefix a' \
     '--require a' '--ban a' '--temperature 1'; do
     # shellcheck disable=SC2086
-    refused 2 "--score-only searches for nothing: ${option% *} has no effect" translate --model "$model" \
+    refused 2 "with --score-only nothing is searched for: ${option% *} has no effect" translate --model "$model" \
         --score-only "$dir/ref" $option
 done
 for option in '--beam 4' '--min-length 1' '--max-length 9' '--no-repeat-ngram 2' '--temperature 1'; do
     # shellcheck disable=SC2086
-    refused 2 "--translation searches for nothing: ${option% *} has no effect" attention --model "$model" \
+    refused 2 "with --translation nothing is searched for: ${option% *} has no effect" attention --model "$model" \
         --translation a $option a
 done
 refused 2 '--interactive' translate --model "$model" --interactive a

@@ -1,6 +1,6 @@
 /*
- * test_session.c - sessions through heed.h: two threads with one model, texts with nothing in them,
- * fewer translations than wanted, texts longer than the model takes, wishes, alignments. On a
+ * test_session.c - sessions through heed.h: two threads with one model, requests of all kinds in
+ * one call, empty texts, texts longer than the model takes, constraints, alignments. On a
  * device (device.h) those that do not compare batches of different sizes to the last bit.
  */
 #include "small_model.h"
@@ -10,6 +10,7 @@
 #include <pthread.h>
 
 #include "decode/align.h"
+#include "decode/join.h"
 #include "store/safetensors.h"
 
 enum { TEXTS = 60, ROUNDS = 4, NBEST = 3 };
@@ -57,11 +58,55 @@ static int teardown(void **state)
 static struct heed_session *open_session(void)
 {
     struct heed_error err = {0};
-    struct heed_translate_options o = heed_translate_defaults();
-    o.nbest = NBEST;
-    struct heed_session *s = heed_session_open(model, &o, &err);
+    struct heed_session *s = heed_session_open(model, NULL, &err);
     must(s ? HEED_OK : err.status, &err);
     return s;
+}
+
+/* The beam of the defaults, and NBEST translations. */
+static const struct heed_translate_options several = {
+    .beam = 4, .nbest = NBEST, .length_penalty = 0.6f};
+
+/* Translates n texts with the same options, in one call. */
+static const struct heed_answer *translate(struct heed_session *s, const char *const *src, int n,
+                                           const struct heed_translate_options *o)
+{
+    struct heed_error err = {0};
+    struct heed_request request[TEXTS];
+    const struct heed_answer *out = NULL;
+    assert_in_range(n, 0, TEXTS);
+    for (int i = 0; i < n; i++) request[i] = (struct heed_request){.text = src[i], .options = o};
+    must(heed_translate(s, request, n, &out, &err), &err);
+    return out;
+}
+
+/* The answer to one request. */
+static const struct heed_answer *ask(struct heed_session *s, struct heed_request request)
+{
+    struct heed_error err = {0};
+    const struct heed_answer *out = NULL;
+    must(heed_translate(s, &request, 1, &out, &err), &err);
+    return out;
+}
+
+/* Whether two answers are the same to the last bit. No assertion: for any thread. */
+static bool is_same(const struct heed_answer *a, const struct heed_answer *b)
+{
+    bool same = a->n == b->n && a->status == b->status && !a->why == !b->why &&
+                (!a->why || !strcmp(a->why, b->why));
+    for (int i = 0; i < a->n && same; i++) {
+        const struct heed_result *x = &a->result[i], *y = &b->result[i];
+        same = !strcmp(x->text, y->text) && x->len == y->len && x->tokens == y->tokens &&
+               x->score == y->score && x->logp == y->logp && x->flags == y->flags &&
+               x->copied_n == y->copied_n && x->left_out_n == y->left_out_n &&
+               !x->alignment == !y->alignment;
+        for (int k = 0; k < x->tokens && same; k++)
+            same = x->id[k] == y->id[k] && x->token_logp[k] == y->token_logp[k];
+        const struct heed_alignment *v = x->alignment, *w = y->alignment;
+        same = same && (!v || (v->sources == w->sources && v->targets == w->targets));
+        for (int k = 0; v && same && k < v->targets; k++) same = v->link[k] == w->link[k];
+    }
+    return same;
 }
 
 /* ---- two threads ---- */
@@ -69,7 +114,7 @@ static struct heed_session *open_session(void)
 struct worker {
     pthread_t thread;
     struct heed_session *s;
-    const struct heed_result *want;
+    const struct heed_answer *want;
     int step; /* texts of a call */
     int wrong;
 };
@@ -78,16 +123,15 @@ struct worker {
 static void *work(void *arg)
 {
     struct worker *w = arg;
+    struct heed_request request[TEXTS];
+    for (int i = 0; i < TEXTS; i++)
+        request[i] = (struct heed_request){.text = text[i], .options = &several};
     for (int round = 0; round < few(ROUNDS, 1); round++)
         for (int i = 0; i < TEXTS; i += w->step) {
-            const struct heed_result *out = NULL;
+            const struct heed_answer *out = NULL;
             int n = TEXTS - i < w->step ? TEXTS - i : w->step;
-            if (heed_translate(w->s, text + i, n, &out, NULL)) return w->wrong++, NULL;
-            for (int k = 0; k < n * NBEST; k++) {
-                const struct heed_result *a = &out[k], *b = &w->want[i * NBEST + k];
-                w->wrong += !a->text != !b->text || a->score != b->score || a->logp != b->logp ||
-                            (a->text && strcmp(a->text, b->text) != 0);
-            }
+            if (heed_translate(w->s, request + i, n, &out, NULL)) return w->wrong++, NULL;
+            for (int k = 0; k < n; k++) w->wrong += !is_same(&out[k], &w->want[i + k]);
         }
     return NULL;
 }
@@ -95,10 +139,8 @@ static void *work(void *arg)
 static void test_threads(void **state)
 {
     (void)state;
-    struct heed_error err = {0};
     struct heed_session *alone = open_session();
-    const struct heed_result *want = NULL;
-    must(heed_translate(alone, text, TEXTS, &want, &err), &err);
+    const struct heed_answer *want = translate(alone, text, TEXTS, &several);
     struct worker w[2] = {{.step = device_named() ? TEXTS : 7}, {.step = TEXTS}};
     for (int i = 0; i < 2; i++) {
         w[i].s = open_session();
@@ -114,22 +156,85 @@ static void test_threads(void **state)
     heed_session_free(alone);
 }
 
+/* ---- different requests in one call ---- */
+
+/* Requests that have as little in common as possible; text i of every kind. */
+static struct heed_request mixed(int i)
+{
+    enum { KINDS = 14 };
+    static const char *const required[] = {"geht. 77", "kommt"}, *const banned[] = {"Zahl"};
+    static char whole[2048];
+    static const struct heed_translate_options option[] = {
+        {.beam = 1, .nbest = 1},
+        {.beam = 16, .nbest = 16, .length_penalty = 1},
+        {.beam = 8, .nbest = 2, .length_penalty = 0.6f, .align = true},
+        {.beam = 3, .nbest = 3, .temperature = 1, .seed = 5},
+        {.beam = 1, .nbest = 1, .temperature = 2, .top_k = 7, .seed = 5, .align = true},
+        {.beam = 5, .nbest = 5, .temperature = 1, .top_p = 0.5f},
+        {.beam = 4, .nbest = 1, .length_penalty = 0.6f, .to = "de", .align = true},
+        {.beam = 2, .nbest = 2, .length_penalty = 0.6f, .to = "zh"},
+        {.beam = 4, .nbest = 4, .length_penalty = 0.6f, .no_repeat_ngram = 2},
+        {.beam = 4, .nbest = 1, .min_length = 20, .max_length = 30},
+        {.beam = 4, .nbest = 1, .max_length = 3},
+        {.beam = 0, .nbest = 1},             /* wrong */
+        {.beam = 4, .nbest = 1, .to = "fr"}, /* wrong */
+    };
+    struct heed_request r = {.text = text[i]};
+    if (!whole[0])
+        for (int k = 0; k < 12; k++) strcat(whole, k ? " It goes and goes." : "Number 1 comes.");
+    if (i % KINDS) r.options = &option[i % KINDS - 1];
+    if (i % 5 == 1) r.prefix = "Sie geht";
+    if (i % 7 == 2) r.required = required, r.required_n = 2;
+    if (i % 4 == 3) r.banned = banned, r.banned_n = 1;
+    if (i % 6 == 4)
+        r = (struct heed_request){.text = text[i], .options = r.options, .given = text[0]};
+    if (i % 11 == 0) r.text = whole;
+    if (i % 17 == 5) r.text = "";
+    return r;
+}
+
+/* Each answer is the one that the request has alone, whatever shares its batch. */
+static void test_mixed(void **state)
+{
+    (void)state;
+    if (device_named()) skip();
+    struct heed_error err = {0};
+    struct heed_session *s = open_session(), *alone = open_session();
+    struct heed_request request[TEXTS];
+    const struct heed_answer *out = NULL;
+    int refused = 0, linked = 0, found = 0;
+    for (int i = 0; i < TEXTS; i++) request[i] = mixed(i);
+    must(heed_translate(s, request, TEXTS, &out, &err), &err);
+    for (int i = 0; i < TEXTS; i++) {
+        if (!is_same(&out[i], ask(alone, request[i]))) fail_msg("request %d is not as alone", i);
+        refused += out[i].status != HEED_OK;
+        linked += out[i].result->alignment != NULL;
+        found += out[i].n;
+        assert_non_null(out[i].result->text);
+    }
+    assert_in_range(refused, 8, TEXTS / 2);
+    assert_in_range(linked, 8, TEXTS);
+    assert_in_range(found, 2 * TEXTS, 4 * TEXTS);
+    heed_session_free(s);
+    heed_session_free(alone);
+}
+
 /* ---- odd texts ---- */
 
 static void test_nothing(void **state)
 {
     (void)state;
-    struct heed_error err = {0};
     struct heed_session *s = open_session();
-    const struct heed_result *out = NULL;
-    must(heed_translate(s, NULL, 0, &out, &err), &err);
-    must(heed_translate(s, (const char *[]){"", text[1], " \t\u3000"}, 3, &out, &err), &err);
-    assert_string_equal(out[0].text, "");
-    assert_int_equal(out[0].tokens, 0);
-    assert_null(out[1].text);
-    assert_non_null(out[NBEST].text);
-    assert_true(out[NBEST].tokens > 1);
-    assert_string_equal(out[2 * NBEST].text, "");
+    translate(s, NULL, 0, NULL);
+    const char *const src[] = {"", text[1], " \t\u3000"};
+    const struct heed_answer *out = translate(s, src, 3, &several);
+    for (int i = 0; i < 3; i += 2) {
+        assert_int_equal(out[i].n, 1);
+        assert_string_equal(out[i].result->text, "");
+        assert_int_equal(out[i].result->tokens, 0);
+        assert_int_equal(out[i].status, HEED_OK);
+    }
+    assert_true(out[1].n > 1 && out[1].result->tokens > 1);
     heed_session_free(s);
 }
 
@@ -138,89 +243,86 @@ static void test_long_text(void **state)
 {
     (void)state;
     if (device_named()) skip();
-    struct heed_error err = {0};
     struct heed_session *s = open_session();
     const char *one[] = {"Number 123 comes to me.", "Number 4567 goes with me.",
                          "Number 89 comes and goes."};
     char whole[4096] = "", want[4096] = "";
-    const struct heed_result *out = NULL;
-    must(heed_translate(s, one, 3, &out, &err), &err);
+    const struct heed_answer *out = translate(s, one, 3, &several);
     float score = 0;
     for (int i = 0; i < 12; i++) {
         const char *gap = i == 0 ? "" : i == 5 ? "  " : " ";
         strcat(strcat(whole, gap), one[i % 3]);
-        strcat(strcat(want, gap), out[i % 3 * NBEST].text);
-        score += out[i % 3 * NBEST].score;
+        strcat(strcat(want, gap), out[i % 3].result->text);
+        score += out[i % 3].result->score;
     }
-    must(heed_translate(s, (const char *[]){whole}, 1, &out, &err), &err);
-    assert_string_equal(out[0].text, want);
-    assert_true(out[0].score == score);
+    out = ask(s, (struct heed_request){.text = whole, .options = &several});
+    assert_string_equal(out->result->text, want);
+    assert_true(out->result->score == score);
     /* one sentence, longer than the model takes: cut */
     memset(whole, 'x', 2000);
     whole[2000] = '\0';
-    must(heed_translate(s, (const char *[]){whole}, 1, &out, &err), &err);
-    assert_non_null(out[0].text);
+    out = ask(s, (struct heed_request){.text = whole});
+    assert_true(out->result->len > 0);
     heed_session_free(s);
 }
 
-/* ---- wishes ---- */
+/* ---- constraints ---- */
 
-static void test_wishes(void **state)
+static void test_constraints(void **state)
 {
     (void)state;
     if (device_named()) skip();
     struct heed_error err = {0};
-    struct heed_session *s = open_session();
-    const struct heed_result *out = NULL;
-    struct heed_wish wish[3] = {
+    struct heed_session *s = open_session(), *alone = open_session();
+    const struct heed_answer *out = NULL;
+    struct heed_request request[3] = {
         {.prefix = "Sie geht"},
         {.required = (const char *[]){"geht. 77", "kommt"}, .required_n = 2},
         {.banned = (const char *[]){"Zahl"}, .banned_n = 1},
     };
-    const char *same[3] = {text[1], text[1], text[1]};
-    must(heed_translate_with(s, same, wish, 3, &out, &err), &err);
-    assert_int_equal(strncmp(out[0].text, "Sie geht", strlen("Sie geht")), 0);
-    assert_non_null(strstr(out[NBEST].text, "geht. 77"));
-    assert_non_null(strstr(out[NBEST].text, "kommt"));
-    for (int k = 0; k < NBEST && out[2 * NBEST + k].text; k++)
-        assert_null(strstr(out[2 * NBEST + k].text, "Zahl"));
-    char alone[256];
-    snprintf(alone, sizeof alone, "%s", out[NBEST].text);
-    float score = out[NBEST].score;
-    must(heed_translate_with(s, same, wish + 1, 1, &out, &err), &err);
-    assert_string_equal(out[0].text, alone);
-    assert_true(out[0].score == score);
+    for (int i = 0; i < 3; i++) request[i].text = text[1], request[i].options = &several;
+    must(heed_translate(s, request, 3, &out, &err), &err);
+    assert_int_equal(strncmp(out[0].result->text, "Sie geht", strlen("Sie geht")), 0);
+    assert_non_null(strstr(out[1].result->text, "geht. 77"));
+    assert_non_null(strstr(out[1].result->text, "kommt"));
+    for (int k = 0; k < out[2].n; k++) assert_null(strstr(out[2].result[k].text, "Zahl"));
+    for (int i = 0; i < 3; i++) assert_true(is_same(&out[i], ask(alone, request[i])));
     heed_session_free(s);
+    heed_session_free(alone);
 }
 
-static void refused(const struct heed_result *r, enum heed_status status, const char *why)
+static void refused(const struct heed_answer *a, enum heed_status status, const char *why)
 {
-    assert_int_equal(r->status, status);
-    if (!r->why || !strstr(r->why, why)) fail_msg("\"%s\" does not say \"%s\"", r->why, why);
-    assert_string_equal(r->text, "");
-    assert_int_equal(r->tokens, 0);
-    assert_true(r->score == 0 && r->logp == 0 && r->flags == 0);
-    assert_null(r->alignment);
+    assert_int_equal(a->status, status);
+    if (!a->why || !strstr(a->why, why)) fail_msg("\"%s\" does not say \"%s\"", a->why, why);
+    assert_int_equal(a->n, 1);
+    assert_string_equal(a->result->text, "");
+    assert_int_equal(a->result->tokens, 0);
+    assert_null(a->result->alignment);
 }
 
-/* What cannot be done for a text is said of that text; the others are translated as ever. */
+/* A text that cannot be translated as asked does not stop the others, nor change them. */
 static void test_refused(void **state)
 {
     (void)state;
     if (device_named()) skip();
-    enum { MANY = 17, WISHES = 13 };
+    enum { MANY = 17, WRONG = 17 };
+    static const struct heed_translate_options drawn = {.beam = 1, .nbest = 1, .temperature = 1};
+    static const struct heed_translate_options wide = {.beam = 65, .nbest = 1};
+    struct heed_translate_options linked = several;
+    linked.align = true;
     const char *many[257], *nothing = NULL, *empty = "", *zahl = "Zahl", *long_one = "geht geht";
     for (int i = 0; i < 257; i++) many[i] = "x";
     char far[400] = "", whole[400] = "";
     for (int i = 0; i < 40; i++) strcat(far, "kommt 7 ");
     for (int i = 0; i < 12; i++) strcat(whole, "Number 1 comes to me. ");
     const struct {
-        struct heed_wish wish;
+        struct heed_request request;
         const char *why;
-    } wrong[WISHES] = {
-        {{.required = many, .required_n = MANY}, "17 texts are required"},
+    } wrong[WRONG] = {
+        {{.required = many, .required_n = MANY}, "17 phrases are required"},
         {{.banned = many, .banned_n = 257}, "257 banned"},
-        {{.required = many, .required_n = -1}, "-1 texts are required"},
+        {{.required = many, .required_n = -1}, "-1 phrases are required"},
         {{.banned = many, .banned_n = INT_MIN}, "-2147483648 banned"},
         {{.required = NULL, .required_n = 1}, "required is NULL"},
         {{.banned = NULL, .banned_n = 1}, "banned is NULL"},
@@ -228,54 +330,57 @@ static void test_refused(void **state)
         {{.banned = &nothing, .banned_n = 1}, "banned[0] is NULL"},
         {{.banned = &empty, .banned_n = 1}, "empty"},
         {{.prefix = far}, "expected at most 40"},
-        {{.prefix = "Die Zahl 4", .banned = &zahl, .banned_n = 1}, "but the prefix \"Die Zahl 4\""},
+        {{.text = "", .prefix = "Die Zahl 4", .banned = &zahl, .banned_n = 1},
+         "but the prefix \"Die Zahl 4\""},
         {{.required = &zahl, .banned = &zahl, .required_n = 1, .banned_n = 1}, "but required"},
-        {{.required = &long_one, .required_n = 1}, "pieces"},
+        {{.text = whole, .required = &long_one, .required_n = 1}, "pieces"},
+        {{.given = far}, "expected at most 40"},
+        {{.given = "Zahl", .banned = &zahl, .banned_n = 1}, "a translation is given"},
+        {{.required = &zahl, .required_n = 1, .options = &drawn}, "temperature is 1"},
+        {{.options = &wide}, "beam is 65, expected 1 to 64"},
     };
-    const char *src[WISHES * 2];
-    struct heed_wish wish[WISHES * 2] = {{0}};
-    for (int i = 0; i < WISHES; i++) {
-        src[2 * i] = i == WISHES - 1 ? whole : i == 10 ? "" : text[i];
-        src[2 * i + 1] = text[i + 1];
-        wish[2 * i] = wrong[i].wish;
+    struct heed_request request[WRONG * 2] = {{0}};
+    for (int i = 0; i < WRONG; i++) {
+        request[2 * i] = wrong[i].request;
+        if (!request[2 * i].text) request[2 * i].text = text[i];
+        if (!request[2 * i].options) request[2 * i].options = &linked;
+        request[2 * i + 1] = (struct heed_request){.text = text[i + 1], .options = &linked};
     }
     struct heed_error err = {0};
-    struct heed_translate_options o = heed_translate_defaults();
-    o.nbest = NBEST;
-    o.align = true;
-    struct heed_session *s = heed_session_open(model, &o, &err), *alone = open_session();
-    must(s ? HEED_OK : err.status, &err);
-    const struct heed_result *out = NULL, *want = NULL;
-    must(heed_translate_with(s, src, wish, WISHES * 2, &out, &err), &err);
-    for (int i = 0; i < WISHES; i++) {
-        const struct heed_result *r = &out[2 * i * NBEST];
-        refused(r, HEED_EARG, wrong[i].why);
-        assert_null(r[1].text);
-        must(heed_translate(alone, src + 2 * i + 1, 1, &want, &err), &err);
-        for (int k = 0; k < NBEST; k++) {
-            assert_int_equal(r[NBEST + k].status, HEED_OK);
-            assert_null(r[NBEST + k].why);
-            assert_string_equal(r[NBEST + k].text, want[k].text);
-            assert_true(r[NBEST + k].score == want[k].score);
-        }
-        assert_non_null(r[NBEST].alignment);
+    struct heed_session *s = open_session(), *alone = open_session();
+    const struct heed_answer *out = NULL;
+    must(heed_translate(s, request, WRONG * 2, &out, &err), &err);
+    for (int i = 0; i < WRONG; i++) {
+        refused(&out[2 * i], HEED_EARG, wrong[i].why);
+        assert_non_null(out[2 * i + 1].result->alignment);
+        assert_true(is_same(&out[2 * i + 1], ask(alone, request[2 * i + 1])));
     }
-    must(heed_rescore(s, (const char *[]){text[1], text[2]}, (const char *[]){far, "Zahl"}, 2, &out,
-                      &err),
-         &err);
-    refused(&out[0], HEED_EARG, "expected at most 40");
-    assert_true(out[NBEST].tokens > 0 && !out[NBEST].status);
     heed_session_free(s);
     heed_session_free(alone);
-    /* what is required can only be searched for */
-    o.temperature = 1;
-    s = heed_session_open(model, &o, &err);
-    must(s ? HEED_OK : err.status, &err);
-    wish[0] = (struct heed_wish){.required = &zahl, .required_n = 1};
-    must(heed_translate_with(s, src, wish, 2, &out, &err), &err);
-    refused(&out[0], HEED_EARG, "temperature is 1");
-    assert_true(out[NBEST].tokens > 0 && !out[NBEST].status);
+}
+
+/* What a search found has the same scores when it is given. */
+static void test_given(void **state)
+{
+    (void)state;
+    if (device_named()) skip();
+    struct heed_session *s = open_session(), *again = open_session();
+    const struct heed_answer *out = translate(s, text, TEXTS, &several);
+    int same = 0;
+    for (int i = 0; i < TEXTS; i++) {
+        const struct heed_result *r = out[i].result;
+        const struct heed_answer *a = ask(
+            again, (struct heed_request){.text = text[i], .options = &several, .given = r->text});
+        assert_int_equal(a->n, 1);
+        assert_string_equal(a->result->text, r->text);
+        if (a->result->tokens != r->tokens) continue; /* the vocabulary spells it otherwise */
+        if (memcmp(a->result->id, r->id, r->tokens * sizeof *r->id)) continue;
+        assert_true(a->result->score == r->score && a->result->logp == r->logp);
+        same++;
+    }
+    assert_in_range(same, TEXTS / 2, TEXTS);
     heed_session_free(s);
+    heed_session_free(again);
 }
 
 /* ---- numbers that are not finite ---- */
@@ -319,22 +424,25 @@ static void test_huge_weights(void **state)
         o.temperature = i % 3 == 2 ? 1 : 0;
         struct heed_model *m = heed_model_load(engine, model_scaled(by[i / 3]),
                                                i % 3 ? HEED_WEIGHTS_F32 : HEED_WEIGHTS_BF16, &err);
-        struct heed_session *s = m ? heed_session_open(m, &o, &err) : NULL;
+        struct heed_session *s = m ? heed_session_open(m, NULL, &err) : NULL;
         must(s ? HEED_OK : err.status, &err);
-        const struct heed_result *out = NULL;
-        for (int scored = 0; scored < 2; scored++) {
-            const char *src[] = {text[1], text[2], ""}, *tgt[] = {text[3], text[4], text[5]};
-            must(scored ? heed_rescore(s, src, tgt, 3, &out, &err)
-                        : heed_translate(s, src, 3, &out, &err),
-                 &err);
-            for (int k = 0; k < 3; k++) {
-                assert_true(isfinite(out[k].score) && isfinite(out[k].logp));
-                for (int j = 0; j < out[k].tokens; j++) assert_true(isfinite(out[k].token_logp[j]));
-                if (i / 3 && (k < 2 || scored)) refused(&out[k], HEED_ENUMERIC, "finite");
-            }
+        const struct heed_answer *out = NULL;
+        struct heed_request request[6] = {{.text = text[1]},
+                                          {.text = text[2]},
+                                          {.text = ""},
+                                          {.text = text[1], .given = text[3]},
+                                          {.text = text[2], .given = text[4]},
+                                          {.text = "", .given = text[5]}};
+        for (int k = 0; k < 6; k++) request[k].options = &o;
+        must(heed_translate(s, request, 6, &out, &err), &err);
+        for (int k = 0; k < 6; k++) {
+            const struct heed_result *r = out[k].result;
+            assert_true(isfinite(r->score) && isfinite(r->logp));
+            for (int j = 0; j < r->tokens; j++) assert_true(isfinite(r->token_logp[j]));
+            if (i / 3 && k != 2) refused(&out[k], HEED_ENUMERIC, "finite");
         }
         struct heed_attention *a = NULL;
-        if (i / 3) assert_int_equal(heed_attention_of(s, text[1], NULL, &a, &err), HEED_ENUMERIC);
+        if (i / 3) assert_int_equal(heed_attention_of(s, request, &a, &err), HEED_ENUMERIC);
         heed_attention_free(a);
         heed_session_free(s);
         heed_model_free(m);
@@ -344,23 +452,45 @@ static void test_huge_weights(void **state)
 static void test_lengths(void **state)
 {
     (void)state;
-    struct heed_error err = {0};
     struct heed_translate_options o = heed_translate_defaults();
-    const struct heed_result *out = NULL;
+    struct heed_session *s = open_session();
     o.max_length = 3;
-    struct heed_session *s = heed_session_open(model, &o, &err);
-    must(s ? HEED_OK : err.status, &err);
-    must(heed_translate(s, text, TEXTS, &out, &err), &err);
-    for (int i = 0; i < TEXTS; i++) assert_in_range(out[i].tokens, 1, 3);
-    heed_session_free(s);
+    const struct heed_answer *out = translate(s, text, TEXTS, &o);
+    for (int i = 0; i < TEXTS; i++) assert_in_range(out[i].result->tokens, 1, 3);
     o.min_length = 20;
-    assert_null(heed_session_open(model, &o, &err));
-    assert_non_null(strstr(err.text, "20"));
+    refused(translate(s, text, 1, &o), HEED_EARG, "min length is 20");
     o.max_length = 0;
-    s = heed_session_open(model, &o, &err);
-    must(s ? HEED_OK : err.status, &err);
-    must(heed_translate(s, text, TEXTS, &out, &err), &err);
-    for (int i = 0; i < TEXTS; i++) assert_in_range(out[i].tokens, 21, 60);
+    out = translate(s, text, TEXTS, &o);
+    for (int i = 0; i < TEXTS; i++) assert_in_range(out[i].result->tokens, 21, 60);
+    heed_session_free(s);
+}
+
+/* Whether a translation has the same three tokens in a row twice. */
+static bool repeats(const struct heed_result *r)
+{
+    for (int i = 0; i + 3 <= r->tokens; i++)
+        for (int k = i + 1; k + 3 <= r->tokens; k++)
+            if (!memcmp(r->id + i, r->id + k, 3 * sizeof *r->id)) return true;
+    return false;
+}
+
+/* A translation that repeats itself is searched for once more, without repeats. */
+static void test_second_search(void **state)
+{
+    (void)state;
+    struct heed_translate_options o = heed_translate_defaults();
+    struct heed_session *s = open_session();
+    o.min_length = 34; /* more than there is to say */
+    const struct heed_answer *out = translate(s, text, TEXTS, &o);
+    int mended = 0;
+    for (int i = 0; i < TEXTS; i++) {
+        const struct heed_result *r = out[i].result;
+        if (!(r->flags & HEED_FLAG_RETRIED) || (r->flags & (HEED_FLAG_LOOP | HEED_FLAG_CUT)))
+            continue;
+        mended++;
+        assert_false(repeats(r));
+    }
+    assert_in_range(mended, 1, TEXTS);
     heed_session_free(s);
 }
 
@@ -369,26 +499,20 @@ static void test_language(void **state)
 {
     (void)state;
     if (device_named()) skip();
-    struct heed_error err = {0};
     struct heed_translate_options o = heed_translate_defaults();
-    const struct heed_result *plain = NULL, *tagged = NULL, *typed = NULL;
     char whole[2048] = "", by_hand[128];
     for (int i = 0; i < 12; i++) strcat(whole, i ? " It goes and goes." : "Number 1 comes.");
-    struct heed_session *a = heed_session_open(model, &o, &err);
+    struct heed_session *a = open_session(), *b = open_session();
     o.to = "de";
-    struct heed_session *b = heed_session_open(model, &o, &err);
-    must(a && b ? HEED_OK : err.status, &err);
-    must(heed_translate(b, (const char *[]){text[1], whole}, 2, &tagged, &err), &err);
-    assert_non_null(tagged[1].text);
+    const struct heed_answer *tagged = translate(b, (const char *[]){text[1], whole}, 2, &o);
+    assert_int_equal(tagged[1].status, HEED_OK);
     snprintf(by_hand, sizeof by_hand, ">>de<< %s", text[1]);
-    must(heed_translate(a, (const char *[]){by_hand, text[1]}, 2, &typed, &err), &err);
-    plain = &typed[1];
-    assert_string_equal(typed[0].text, tagged[0].text);
-    assert_true(typed[0].score == tagged[0].score && plain->score != tagged[0].score);
+    const struct heed_answer *typed = translate(a, (const char *[]){by_hand, text[1]}, 2, NULL);
+    assert_true(is_same(&typed[0], &tagged[0]));
+    assert_true(typed[1].result->score != tagged[0].result->score);
     o.to = "fr";
-    assert_null(heed_session_open(model, &o, &err));
-    assert_non_null(strstr(err.text, ">>fr<<"));
-    assert_non_null(strstr(err.text, ">>de<< >>zh<<"));
+    refused(translate(a, text, 1, &o), HEED_EARG, ">>fr<<");
+    refused(translate(a, text, 1, &o), HEED_EARG, ">>de<< >>zh<<");
     heed_session_free(a);
     heed_session_free(b);
 }
@@ -409,42 +533,42 @@ static void check_words(const struct heed_span *word, int n, const char *all)
 static void test_alignment(void **state)
 {
     (void)state;
-    struct heed_error err = {0};
     struct heed_translate_options o = heed_translate_defaults();
     char whole[2048] = "";
     const char *some[] = {text[1], "", whole, "broken \xff text"};
     o.align = true;
     o.to = "de";
     for (int i = 0; i < 12; i++) strcat(whole, i ? " It goes and goes." : "Number 1 comes.");
-    struct heed_session *s = heed_session_open(model, &o, &err);
-    must(s ? HEED_OK : err.status, &err);
-    const struct heed_result *out = NULL;
-    must(heed_translate(s, some, 4, &out, &err), &err);
+    struct heed_session *s = open_session();
+    const struct heed_answer *out = translate(s, some, 4, &o);
     for (int i = 0; i < 3; i++) {
-        const struct heed_alignment *a = out[i].alignment;
+        const struct heed_result *r = out[i].result;
+        const struct heed_alignment *a = r->alignment;
         assert_non_null(a);
         check_words(a->source, a->sources, some[i]);
-        check_words(a->target, a->targets, out[i].text);
+        check_words(a->target, a->targets, r->text);
         for (int k = 0; k < a->targets; k++) assert_in_range(a->link[k], 0, a->sources - 1);
         double sum = 0;
-        for (int k = 0; k < out[i].tokens; k++) sum += (double)out[i].token_logp[k];
-        assert_true(fabs(sum - (double)out[i].logp) < 1e-4 * fmax(1, -sum));
+        for (int k = 0; k < r->tokens; k++) sum += (double)r->token_logp[k];
+        assert_true(fabs(sum - (double)r->logp) < 1e-4 * fmax(1, -sum));
     }
-    assert_int_equal(out[0].alignment->sources, 7);
+    const struct heed_result *first = out->result;
+    assert_int_equal(first->alignment->sources, 7);
     assert_string_equal(
-        heed_tokenizer_piece(heed_model_tokenizer(model), out[0].id[out[0].tokens - 1]), "</s>");
-    assert_null(out[3].alignment);
+        heed_tokenizer_piece(heed_model_tokenizer(model), first->id[first->tokens - 1]), "</s>");
+    assert_null(out[3].result->alignment);
     heed_session_free(s);
 }
 
-/* Words of which each looks at another one are linked to that one, whatever tokens they are. */
+/* A word is linked to the word that its tokens attend to, however many tokens both have. */
 static void test_links(void **state)
 {
     (void)state;
-    enum { WORDS = 3, TAG = 2 };
+    enum { WORDS = 3 };
     static const char *const word[] = {"Number", "comes", "Zahl"};
-    static const char *const whole = "Number comes Zahl";
     static const int map[WORDS] = {2, 0, 1};
+    const struct heed_translate_options o = {.beam = 1, .nbest = 1, .to = "de"};
+    const struct heed_request request = {.text = "Number comes Zahl", .options = &o};
     const struct heed_tokenizer *t = heed_model_tokenizer(model);
     struct heed_error err = {0};
     size_t start[WORDS + 1];
@@ -453,25 +577,28 @@ static void test_links(void **state)
         start[i] = ids.n;
         must(heed_encode(t, word[i], strlen(word[i]), &ids, &err), &err);
     }
-    size_t n = start[WORDS] = ids.n, stride = n + TAG;
+    size_t n = start[WORDS] = ids.n;
     assert_true(n > WORDS); /* some are of several tokens */
     struct pieces p = {0};
-    int32_t tag[TAG] = {4, 5};
-    struct pieces_options o = {.longest = 39, .nbest = 1, .tag = {tag, TAG, 0}};
-    must(pieces_fill(&p, t, &o, &whole, 1, &err), &err);
-    assert_int_equal(p.src[0].n, stride);
+    must(pieces_fill(&p, t, 40, &request, 1, &err), &err);
+    size_t tag = p.text[0].tag.n, stride = n + tag;
+    assert_true(tag > 0);
+    assert_int_equal(p.sentence[0].src.n, stride);
     p.out[0] = (struct translation){.ids = {malloc(n * sizeof *ids.v), n, 0},
                                     .token_score = calloc(n, sizeof(float))};
     memcpy(p.out[0].ids.v, ids.v, n * sizeof *ids.v);
     float *attention = calloc(n * stride, sizeof *attention);
     for (int w = 0; w < WORDS; w++)
         for (size_t j = start[w]; j < start[w + 1]; j++)
-            attention[j * stride + TAG + start[map[w] + 1] - 1] = 1; /* the last of its tokens */
+            attention[j * stride + tag + start[map[w] + 1] - 1] = 1; /* the last of its tokens */
     struct heed_result r = {0};
     struct heed_alignment *a = NULL;
-    must(pieces_join(&p, t, 0, 0, &r, &err), &err);
-    assert_string_equal(r.text, whole);
-    must(align_text(&a, &p, t, 0, 0, &attention, &r, &err), &err);
+    int found;
+    p.text[0].result = &r;
+    must(text_join(&p, t, 0, &found, &err), &err);
+    assert_int_equal(found, 1);
+    assert_string_equal(r.text, request.text);
+    must(align_text(&a, &p, t, 0, 0, &attention, &err), &err);
     assert_int_equal(a->targets, WORDS);
     for (int w = 0; w < WORDS; w++) assert_int_equal(a->link[w], map[w]);
     free(a);
@@ -490,13 +617,11 @@ static void test_attention(void **state)
 {
     (void)state;
     struct heed_error err = {0};
-    struct heed_translate_options o = heed_translate_defaults();
-    o.align = true;
-    struct heed_session *s = heed_session_open(model, &o, &err), *plain = open_session();
+    struct heed_session *s = open_session();
     struct heed_attention *a = NULL, *same = NULL;
-    const struct heed_result *r = NULL;
-    must(heed_attention_of(s, text[1], NULL, &a, &err), &err);
-    must(heed_translate(s, text + 1, 1, &r, &err), &err);
+    struct heed_request request = {.text = text[1]};
+    must(heed_attention_of(s, &request, &a, &err), &err);
+    const struct heed_result *r = ask(s, request)->result;
     assert_int_equal(a->targets, r->tokens);
     assert_string_equal(a->source[a->sources - 1], "</s>");
     assert_string_equal(a->target[a->targets - 1], "</s>");
@@ -507,7 +632,8 @@ static void test_attention(void **state)
     }
     char found[256], *picture = NULL;
     snprintf(found, sizeof found, "%s", r->text);
-    must(heed_attention_of(s, text[1], found, &same, &err), &err);
+    request.given = found;
+    must(heed_attention_of(s, &request, &same, &err), &err);
     if (same->targets == a->targets) /* unless the vocabulary spells it otherwise */
         assert_memory_equal(same->weight, a->weight,
                             (size_t)a->layers * a->heads * a->targets * a->sources * sizeof(float));
@@ -522,11 +648,9 @@ static void test_attention(void **state)
                      HEED_EARG);
     assert_int_equal(heed_attention_picture(a, HEED_PICTURE_SVG, 0, a->heads, &picture, &err),
                      HEED_EARG);
-    assert_int_equal(heed_attention_of(plain, text[1], NULL, &same, &err), HEED_EARG);
     heed_attention_free(a);
     heed_attention_free(same);
     heed_session_free(s);
-    heed_session_free(plain);
 }
 
 int main(int argc, char **argv)
@@ -534,12 +658,13 @@ int main(int argc, char **argv)
     device_or_skip();
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads),   cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_long_text), cmocka_unit_test(test_wishes),
-        cmocka_unit_test(test_refused),   cmocka_unit_test(test_huge_weights),
-        cmocka_unit_test(test_lengths),   cmocka_unit_test(test_language),
-        cmocka_unit_test(test_alignment), cmocka_unit_test(test_links),
-        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_threads),       cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_long_text),     cmocka_unit_test(test_constraints),
+        cmocka_unit_test(test_mixed),         cmocka_unit_test(test_given),
+        cmocka_unit_test(test_second_search), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_huge_weights),  cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_language),      cmocka_unit_test(test_alignment),
+        cmocka_unit_test(test_links),         cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

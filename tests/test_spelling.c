@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "base/utf8.h"
+#include "decode/join.h"
 #include "decode/restore.h"
 #include "tokens/tokenizer.h"
 
@@ -206,7 +207,7 @@ static void test_restoring(void **state)
         assert_int_equal(words[1].n, strlen(restoring[i].link));
         for (size_t k = 0; k < words[1].n; k++)
             link[k] = restoring[i].link[k] == '-' ? -1 : restoring[i].link[k] - '0';
-        must(restore_text(&r, &s, a, (struct restore_options){0}, &whole, &err), &err);
+        must(restore_text(&r, &s, a, &(struct heed_request){0}, &whole, &err), &err);
         assert_string_equal(r.text, restoring[i].want);
         assert_int_equal(r.len, strlen(r.text));
         assert_int_equal(r.flags, HEED_FLAG_UNSPELLED);
@@ -223,7 +224,7 @@ static void test_restoring(void **state)
             assert_int_equal(t->len, u->len);
             assert_memory_equal(r.text + t->at, s.text + u->at, t->len);
         }
-        texts_release(&(struct texts){(char **)r.copied, r.copied_n});
+        strings_release(&(struct strings){(char **)r.copied, r.copied_n});
         free((char *)r.text);
         free(a);
         free(whole);
@@ -251,10 +252,10 @@ static void test_many_stretches(void **state)
     must(words_split(&words[1], r.text, r.len, &err), &err);
     struct heed_alignment *a = alignment_make(words, &link, &err);
     link[STRETCHES - 1] = STRETCHES - 1;
-    must(restore_text(&r, &s, a, (struct restore_options){0}, NULL, &err), &err);
+    must(restore_text(&r, &s, a, &(struct heed_request){0}, NULL, &err), &err);
     assert_int_equal(r.copied_n, STRETCHES);
     assert_int_equal(r.len, strlen(text) - 1); /* without the last space */
-    texts_release(&(struct texts){(char **)r.copied, r.copied_n});
+    strings_release(&(struct strings){(char **)r.copied, r.copied_n});
     free((char *)r.text);
     free(a);
     free(words[0].v);
@@ -270,10 +271,9 @@ static void test_made_up(void **state)
     (void)state;
     static const char made[] = "The 😀 fox \xf0\x9f jumps ☃";
     struct heed_error err = {0};
-    const char *text = "The fox";
+    struct heed_request request = {.text = "The fox"};
     struct pieces p = {0};
-    struct pieces_options o = {.longest = 39, .nbest = 1};
-    must(pieces_fill(&p, vocab, &o, &text, 1, &err), &err);
+    must(pieces_fill(&p, vocab, 40, &request, 1, &err), &err);
     struct heed_ids *ids = &p.out[0].ids;
     must(heed_encode(vocab, made, strlen(made), ids, &err), &err);
     p.out[0].token_score = calloc(ids->n + 1, sizeof(float));
@@ -288,13 +288,14 @@ static void test_made_up(void **state)
     assert_string_equal(x.left_out.v[0], "😀");
     target_release(&x);
     /* what was asked for is not made up */
-    struct heed_wish wish = {.required = (const char *[]){"so 😀"}, .required_n = 1};
-    p.asked = &wish;
+    request.required = (const char *[]){"so 😀"}, request.required_n = 1;
     struct heed_result r = {0};
-    must(pieces_join(&p, vocab, 0, 0, &r, &err), &err);
+    int found;
+    p.text[0].result = &r;
+    must(text_join(&p, vocab, 0, &found, &err), &err);
     assert_string_equal(r.text, "The 😀 fox jumps");
     assert_int_equal(r.flags & HEED_FLAG_UNSPELLED, HEED_FLAG_UNSPELLED);
-    texts_release(&(struct texts){(char **)r.left_out, r.left_out_n});
+    strings_release(&(struct strings){(char **)r.left_out, r.left_out_n});
     free((char *)r.text);
     free((int32_t *)r.id);
     free((float *)r.token_logp);
@@ -303,15 +304,21 @@ static void test_made_up(void **state)
 
 /* ---- sessions ---- */
 
-static struct heed_session *open_session(int nbest, bool align)
+static struct heed_session *open_session(void)
 {
     struct heed_error err = {0};
-    struct heed_translate_options o = heed_translate_defaults();
-    o.nbest = nbest;
-    o.align = align;
-    struct heed_session *s = heed_session_open(model, &o, &err);
+    struct heed_session *s = heed_session_open(model, NULL, &err);
     must(s ? HEED_OK : err.status, &err);
     return s;
+}
+
+static const struct heed_answer *translate(struct heed_session *s,
+                                           const struct heed_request *request, int n)
+{
+    struct heed_error err = {0};
+    const struct heed_answer *out = NULL;
+    must(heed_translate(s, request, n, &out, &err), &err);
+    return out;
 }
 
 /* Of spellings that are there and not, at random. */
@@ -346,33 +353,34 @@ static void make_text(char *text, size_t size, uint64_t seed)
 static void test_any_text(void **state)
 {
     (void)state;
-    enum { TEXTS = 200, NBEST = 2 };
+    enum { TEXTS = 200 };
     static char text[TEXTS][512];
-    const char *all[TEXTS];
-    struct heed_error err = {0};
-    struct heed_session *s = open_session(NBEST, true), *alone = open_session(NBEST, false);
-    const struct heed_result *out = NULL, *one = NULL;
+    static const struct heed_translate_options plain = {.beam = 4, .nbest = 2};
+    static const struct heed_translate_options linked = {.beam = 4, .nbest = 2, .align = true};
+    struct heed_request request[TEXTS], unlinked;
+    struct heed_session *s = open_session(), *alone = open_session();
     for (int i = 0; i < TEXTS; i++) {
         make_text(text[i], sizeof text[i], (uint64_t)i + 1);
-        all[i] = text[i];
+        request[i] = (struct heed_request){.text = text[i], .options = &linked};
     }
-    must(heed_translate(s, all, TEXTS, &out, &err), &err);
+    const struct heed_answer *out = translate(s, request, TEXTS);
     for (int i = 0; i < TEXTS; i++) {
-        must(heed_translate(alone, all + i, 1, &one, &err), &err);
-        for (int k = 0; k < NBEST; k++) {
-            const struct heed_result *r = &out[i * NBEST + k];
-            assert_true(!r->text == !one[k].text && r->score == one[k].score);
-            if (!r->text) continue;
-            assert_string_equal(r->text, one[k].text);
+        unlinked = (struct heed_request){.text = text[i], .options = &plain};
+        const struct heed_answer *one = translate(alone, &unlinked, 1);
+        assert_int_equal(out[i].n, one->n);
+        for (int k = 0; k < one->n; k++) {
+            const struct heed_result *r = &out[i].result[k];
+            assert_true(r->score == one->result[k].score);
+            assert_string_equal(r->text, one->result[k].text);
             assert_true(utf8_valid(r->text, r->len));
             assert_int_equal(!r->copied_n && !r->left_out_n, !(r->flags & HEED_FLAG_UNSPELLED));
             for (int j = 0; j < r->copied_n; j++) assert_non_null(strstr(r->text, r->copied[j]));
         }
-        const struct heed_alignment *a = out[i * NBEST].alignment;
+        const struct heed_alignment *a = out[i].result->alignment;
         assert_int_equal(!a, !utf8_valid(text[i], strlen(text[i])));
         for (int k = 0; a && k < a->targets; k++) {
             assert_in_range(a->link[k] + 1, 0, a->sources);
-            assert_true(a->target[k].at + a->target[k].len <= out[i * NBEST].len);
+            assert_true(a->target[k].at + a->target[k].len <= out[i].result->len);
         }
         for (int k = 0; a && k < a->sources; k++)
             assert_true(a->source[k].at + a->source[k].len <= strlen(text[i]));
@@ -385,25 +393,27 @@ static void test_any_text(void **state)
 static void test_same(void **state)
 {
     (void)state;
-    struct heed_error err = {0};
-    struct heed_session *s = open_session(1, false);
-    const char *text[] = {"Number 77 comes. It goes!", "😀 Number 77 comes. It goes!",
-                          "Number 77 comes. It goes! ☃", "☃ <b>"};
-    const struct heed_result *r = NULL;
+    struct heed_session *s = open_session();
+    const struct heed_request request[] = {{.text = "Number 77 comes. It goes!"},
+                                           {.text = "😀 Number 77 comes. It goes!"},
+                                           {.text = "Number 77 comes. It goes! ☃"},
+                                           {.text = "☃ <b>"}};
     char want[512];
-    must(heed_translate(s, text, 4, &r, &err), &err);
-    assert_int_equal(r[0].flags & HEED_FLAG_UNSPELLED, 0);
-    snprintf(want, sizeof want, "😀 %s", r[0].text);
-    assert_string_equal(r[1].text, want);
-    snprintf(want, sizeof want, "%s ☃", r[0].text);
-    assert_string_equal(r[2].text, want);
+    const struct heed_answer *out = translate(s, request, 4);
+    const struct heed_result *first = out[0].result;
+    assert_int_equal(first->flags & HEED_FLAG_UNSPELLED, 0);
+    snprintf(want, sizeof want, "😀 %s", first->text);
+    assert_string_equal(out[1].result->text, want);
+    snprintf(want, sizeof want, "%s ☃", first->text);
+    assert_string_equal(out[2].result->text, want);
     for (int i = 1; i < 3; i++) {
-        assert_true(r[i].score == r[0].score && r[i].tokens == r[0].tokens);
-        assert_memory_equal(r[i].id, r[0].id, (size_t)r[0].tokens * sizeof *r[0].id);
-        assert_int_equal(r[i].copied_n, 1);
+        const struct heed_result *r = out[i].result;
+        assert_true(r->score == first->score && r->tokens == first->tokens);
+        assert_memory_equal(r->id, first->id, (size_t)first->tokens * sizeof *first->id);
+        assert_int_equal(r->copied_n, 1);
     }
-    assert_string_equal(r[3].text, "☃ <b>");
-    assert_int_equal(r[3].tokens, 0);
+    assert_string_equal(out[3].result->text, "☃ <b>");
+    assert_int_equal(out[3].result->tokens, 0);
     heed_session_free(s);
 }
 
@@ -411,16 +421,14 @@ static void test_same(void **state)
 static void test_scores(void **state)
 {
     (void)state;
-    struct heed_error err = {0};
-    struct heed_session *s = open_session(1, false);
-    const char *text = "Number 77 😀 comes. It goes!";
-    const struct heed_result *r = NULL;
-    must(heed_translate(s, &text, 1, &r, &err), &err);
+    struct heed_session *s = open_session();
+    struct heed_request request = {.text = "Number 77 😀 comes. It goes!"};
+    const struct heed_result *r = translate(s, &request, 1)->result;
     char *found = strdup(r->text);
-    const char *given = found;
     float score = r->score;
     assert_non_null(strstr(found, "😀"));
-    must(heed_rescore(s, &text, &given, 1, &r, &err), &err);
+    request.given = found;
+    r = translate(s, &request, 1)->result;
     assert_true(r->score == score);
     assert_int_equal(r->copied_n, 0);
     assert_int_equal(r->left_out_n, 2);
@@ -429,43 +437,44 @@ static void test_scores(void **state)
     heed_session_free(s);
 }
 
-static void test_wishes(void **state)
+static void test_constraints(void **state)
 {
     (void)state;
-    struct heed_error err = {0};
-    struct heed_session *s = open_session(1, false);
-    const char *text[] = {"Number 77 ☃ comes.", "Number 77 comes.", "Number 77 ☃ comes. ☀"};
-    struct heed_wish wish[] = {
-        {.prefix = "😀 Die"},
-        {.required = (const char *[]){"<b>"}, .required_n = 1},
-        {.banned = (const char *[]){"☃"}, .banned_n = 1},
+    struct heed_session *s = open_session();
+    const struct heed_request request[] = {
+        {.text = "Number 77 ☃ comes.", .prefix = "😀 Die"},
+        {.text = "Number 77 comes.", .required = (const char *[]){"<b>"}, .required_n = 1},
+        {.text = "Number 77 ☃ comes. ☀", .banned = (const char *[]){"☃"}, .banned_n = 1},
     };
-    const struct heed_result *r = NULL;
-    must(heed_translate_with(s, text, wish, 3, &r, &err), &err);
-    assert_int_equal(strncmp(r[0].text, "😀 Die", strlen("😀 Die")), 0);
-    assert_non_null(strstr(r[0].text, "☃"));
-    assert_non_null(strstr(r[1].text, "<b>"));
-    assert_null(strstr(r[2].text, "☃"));
-    assert_non_null(strstr(r[2].text, "☀"));
-    assert_int_equal(r[2].left_out_n, 1);
-    assert_string_equal(r[2].left_out[0], "☃");
+    const struct heed_answer *out = translate(s, request, 3);
+    assert_int_equal(strncmp(out[0].result->text, "😀 Die", strlen("😀 Die")), 0);
+    assert_non_null(strstr(out[0].result->text, "☃"));
+    assert_non_null(strstr(out[1].result->text, "<b>"));
+    assert_null(strstr(out[2].result->text, "☃"));
+    assert_non_null(strstr(out[2].result->text, "☀"));
+    assert_int_equal(out[2].result->left_out_n, 1);
+    assert_string_equal(out[2].result->left_out[0], "☃");
     heed_session_free(s);
 }
 
-/* A picture shows what was read. */
-static void test_picture(void **state)
+/* The attention to what was read. */
+static void test_attention(void **state)
 {
     (void)state;
     struct heed_error err = {0};
-    struct heed_session *s = open_session(1, true);
+    struct heed_session *s = open_session();
     struct heed_attention *a = NULL;
-    must(heed_attention_of(s, "Number 😀 77", NULL, &a, &err), &err);
+    struct heed_request request = {.text = "Number 😀 77"};
+    must(heed_attention_of(s, &request, &a, &err), &err);
     for (int i = 0; i < a->sources; i++) assert_null(strstr(a->source[i], "<0x"));
     heed_attention_free(a);
-    assert_int_equal(heed_attention_of(s, "😀", NULL, &a, &err), HEED_EARG);
+    request.text = "😀";
+    assert_int_equal(heed_attention_of(s, &request, &a, &err), HEED_EARG);
     assert_non_null(strstr(err.text, "spell"));
-    assert_int_equal(heed_attention_of(s, "😀", "Zahl", &a, &err), HEED_EARG);
-    must(heed_attention_of(s, "Number 77", "😀", &a, &err), &err);
+    request.given = "Zahl";
+    assert_int_equal(heed_attention_of(s, &request, &a, &err), HEED_EARG);
+    request = (struct heed_request){.text = "Number 77", .given = "😀"};
+    must(heed_attention_of(s, &request, &a, &err), &err);
     assert_int_equal(a->targets, 1);
     heed_attention_free(a);
     heed_session_free(s);
@@ -475,13 +484,13 @@ static void test_picture(void **state)
 static void test_long_text(void **state)
 {
     (void)state;
-    struct heed_error err = {0};
-    struct heed_session *s = open_session(1, true);
+    struct heed_session *s = open_session();
+    struct heed_translate_options o = heed_translate_defaults();
+    o.align = true;
     char text[4096] = "☀ ";
     for (int i = 0; i < 12; i++) strcat(text, "Number 123 😀 comes to me. ☃ ");
-    const char *all = text;
-    const struct heed_result *r = NULL;
-    must(heed_translate(s, &all, 1, &r, &err), &err);
+    const struct heed_request request = {.text = text, .options = &o};
+    const struct heed_result *r = translate(s, &request, 1)->result;
     assert_int_equal(r->copied_n, 25);
     int smiles = 0;
     for (const char *at = r->text; (at = strstr(at, "😀")); at++) smiles++;
@@ -499,7 +508,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_restoring),    cmocka_unit_test(test_many_stretches),
         cmocka_unit_test(test_made_up),      cmocka_unit_test(test_any_text),
         cmocka_unit_test(test_same),         cmocka_unit_test(test_scores),
-        cmocka_unit_test(test_wishes),       cmocka_unit_test(test_picture),
+        cmocka_unit_test(test_constraints),  cmocka_unit_test(test_attention),
         cmocka_unit_test(test_long_text),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

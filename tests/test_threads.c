@@ -11,7 +11,6 @@ enum { THREADS = 4, ROUNDS = 3, TEXTS = 8 };
 static struct heed_engine *engine;
 static const char *pairs, *vocab_path, *first_dir;
 static char source[TEXTS][64], want[TEXTS][256];
-static const char *text[TEXTS];
 
 static enum heed_status train(const char *out, struct heed_error *err)
 {
@@ -28,10 +27,13 @@ static enum heed_status translate(char found[TEXTS][256], struct heed_error *err
 {
     struct heed_model *m = heed_model_load(engine, first_dir, HEED_WEIGHTS_AS_STORED, err);
     struct heed_session *s = m ? heed_session_open(m, NULL, err) : NULL;
-    const struct heed_result *out = NULL;
-    enum heed_status status = s ? heed_translate(s, text, TEXTS, &out, err) : err->status;
+    const struct heed_answer *out = NULL;
+    struct heed_request request[TEXTS] = {{0}};
+    for (int i = 0; i < TEXTS; i++) request[i].text = source[i];
+    enum heed_status status = s ? heed_translate(s, request, TEXTS, &out, err) : err->status;
     for (int i = 0; i < TEXTS && !status; i++)
-        snprintf(found[i], sizeof found[i], "%s %.9g", out[i].text, (double)out[i].score);
+        snprintf(found[i], sizeof found[i], "%s %.9g", out[i].result->text,
+                 (double)out[i].result->score);
     heed_session_free(s);
     heed_model_free(m);
     return status;
@@ -51,7 +53,6 @@ static int setup(void **state)
     must(heed_tokenizer_train(&pairs, 1, &vocab, vocab_path, &err), &err);
     for (int i = 0; i < TEXTS; i++) {
         snprintf(source[i], sizeof source[i], "one two %d", i * 11);
-        text[i] = source[i];
     }
     engine = heed_engine_open("cpu", 1, &err);
     must(engine ? HEED_OK : err.status, &err);

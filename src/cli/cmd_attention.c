@@ -1,5 +1,5 @@
 /*
- * cmd_attention.c - `heed attention`: what a translation looked at, as a picture.
+ * cmd_attention.c - `heed attention`: the attention of a translation as a picture.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ struct attention {
     struct translator t;
     struct words texts;
     const char *tgt, *out;
-    int layer, head; /* from 1; 0: the layer that tells most, the mean of the heads */
+    int layer, head; /* from 1; 0: the layer of alignments, the mean of the heads */
 };
 
 static int write_file(const char *path, const char *text)
@@ -30,7 +30,7 @@ static int show(const struct attention *c, const struct heed_attention *a)
 {
     struct heed_error err = {0};
     char *picture = NULL;
-    int layer = c->layer ? c->layer - 1 : a->telling;
+    int layer = c->layer ? c->layer - 1 : a->align_layer;
     enum heed_picture kind = c->out ? HEED_PICTURE_SVG : HEED_PICTURE_TERMINAL;
     if (c->layer > a->layers) {
         return cli_misuse("--layer is %d, expected 1 to %d", c->layer, a->layers);
@@ -56,10 +56,12 @@ static int run(struct attention *c)
 {
     struct heed_error err = {0};
     struct heed_attention *a = NULL;
+    struct heed_request request = translator_request(&c->t, c->texts.v[0]);
+    request.given = c->tgt;
     int code = translator_open(&c->t);
     if (code == CLI_DONE) code = translator_check(&c->t, (const char *const *)c->texts.v, 1);
     if (code == CLI_DONE) {
-        code = heed_attention_of(c->t.session, c->texts.v[0], c->tgt, &a, &err) == HEED_OK
+        code = heed_attention_of(c->t.session, &request, &a, &err) == HEED_OK
                    ? show(c, a)
                    : cli_failure("%s", err.text);
     }
@@ -71,27 +73,27 @@ int cmd_attention(int argc, char **argv)
 {
     struct attention c = {0};
     translator_init(&c.t);
-    c.t.o.align = true;
     struct option option[TRANSLATOR_OPTIONS + 4] = {
-        [TRANSLATOR_OPTIONS] = {"out", "FILE", "an SVG; without it the picture is printed",
+        [TRANSLATOR_OPTIONS] = {"out", "FILE", "write an SVG; without it the picture is printed",
                                 .string = &c.out},
-        {"layer", "N", "of the decoder, from 1; 0: the last but one", .integer = &c.layer,
+        {"layer", "N", "decoder layer, counted from 1; 0: the last but one", .integer = &c.layer,
          .max = 1e6},
-        {"head", "N", "from 1; 0: their mean", .integer = &c.head, .max = 1e6},
-        {"translation", "TEXT", "show this translation, and not what the model finds",
+        {"head", "N", "attention head, counted from 1; 0: the mean of all", .integer = &c.head,
+         .max = 1e6},
+        {"translation", "TEXT", "show this translation instead of searching for one",
          .string = &c.tgt},
     };
     translator_options(&c.t, option);
     const struct usage usage = {
         .command = "attention",
-        .summary = "draw what a translation looked at",
+        .summary = "draw the attention of a translation",
         .synopsis = "[--model DIR] [options] TEXT",
         .about =
             "Translates TEXT and shows how much attention each token of the translation gave to\n"
-            "each token of TEXT: a row for each of the former, a column for each of the latter,\n"
-            "the darker the more.\n\n"
-            "For one that was found with --prefix, --require or --ban, give what heed translate\n"
-            "printed as --translation.",
+            "each token of TEXT: a row for each token of the translation, a column for each token\n"
+            "of TEXT; darker is more.\n\n"
+            "For a translation that was found with --prefix, --require or --ban, give what heed\n"
+            "translate printed as --translation.",
         .example =
             "  heed attention --to de \"A dog runs.\"\n"
             "  heed attention --model model --layer 2 --head 1 --out dog.svg \"A dog runs.\"",

@@ -1,5 +1,5 @@
 /*
- * cmd_evaluate.c - `heed evaluate`: translates a test set and scores the translation in one go.
+ * cmd_evaluate.c - `heed evaluate`: translates a test set and scores the translation.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,13 +34,13 @@ static int read_text(struct evaluate *c)
 
 static int translate(struct evaluate *c)
 {
-    const struct heed_result *out = NULL;
+    const struct heed_answer *out = NULL;
     int code = CLI_DONE;
     for (int i = 0, n; i < c->src.n && code == CLI_DONE; i += n) {
         n = c->src.n - i < TRANSLATOR_BLOCK ? c->src.n - i : TRANSLATOR_BLOCK;
         code = translator_run(&c->t, (const char *const *)c->src.v + i, NULL, n, &out);
         for (int k = 0; k < n && code == CLI_DONE; k++) {
-            c->hyp[i + k] = strdup(out[k].text);
+            c->hyp[i + k] = strdup(out[k].result->text);
             if (!c->hyp[i + k]) code = cli_failure("out of memory after %d lines", i + k);
         }
     }
@@ -48,7 +48,7 @@ static int translate(struct evaluate *c)
     return code;
 }
 
-static int keep(struct evaluate *c)
+static int write_out(struct evaluate *c)
 {
     for (int i = 0; i < c->src.n; i++) {
         text_print(c->out.to, c->hyp[i], strlen(c->hyp[i]));
@@ -85,7 +85,7 @@ static int run(struct evaluate *c)
     if (code == CLI_DONE) code = translate(c);
     if (code != CLI_DONE) return code;
     double seconds = translator_seconds(&c->t);
-    code = c->out_path ? keep(c) : CLI_DONE;
+    code = c->out_path ? write_out(c) : CLI_DONE;
     if (code != CLI_DONE) return code;
     struct scores s;
     code = scores_compute(&s, (const char *const *)c->hyp, (const char *const *)c->ref.v, c->src.n,
@@ -113,11 +113,12 @@ int cmd_evaluate(int argc, char **argv)
     struct option option[TRANSLATOR_OPTIONS + TRANSLATOR_LINE_OPTIONS + 5] = {
         [TRANSLATOR_OPTIONS +
          TRANSLATOR_LINE_OPTIONS] = {"src", "FILE",
-                                     "what to translate, a sentence a line; plain, .gz or .xz",
+                                     "text to translate, a sentence a line; plain, .gz or .xz",
                                      .string = &c.src_path, .required = true},
-        {"ref", "FILE", "its reference, line by line", .string = &c.ref_path, .required = true},
+        {"ref", "FILE", "reference translation of --src, line by line", .string = &c.ref_path,
+         .required = true},
         scores_option(&c.tokenize),
-        {"out", "FILE", "where the translations go, line by line", .string = &c.out_path},
+        {"out", "FILE", "write the translations to this file, line by line", .string = &c.out_path},
         {"json", NULL, "print JSON", .flag = &c.json},
     };
     translator_options(&c.t, option);

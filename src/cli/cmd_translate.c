@@ -1,8 +1,8 @@
 /*
  * cmd_translate.c - `heed translate`: a line in, a line out, in order.
  *
- * Lines are taken in blocks, since the library is faster the more sentences it may choose from.
- * Only for a person or a program that waits for an answer to each line does a block end early.
+ * Lines are translated in blocks, since many lines make batches of similar lengths, which are
+ * fast. A block ends early only where a person or a program waits for the answer to each line.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,10 +20,10 @@ struct translate {
     struct translator t;
     struct words texts;
     const char *score_only; /* a file of translations, NULL: search */
-    struct reader given;    /* of that file */
+    struct reader given;    /* reads that file */
     bool json, interactive;
     int64_t line, mended, controls;
-    int64_t unspelled; /* lines with what the vocabulary cannot spell */
+    int64_t unspelled; /* lines with characters that the vocabulary cannot spell */
 };
 
 /* The links between words in Pharaoh's form, "0-0 1-2 2-1": the number of a source word, then that
@@ -50,9 +50,10 @@ static void print_plain(const struct translate *c, const struct heed_result *r)
 
 /* A line for each translation in the form of Moses' n-best lists: the number of the source line
  * from 0, the translation, what its score is made of, and the score. */
-static void print_nbest(const struct translate *c, int64_t line, const struct heed_result *r)
+static void print_nbest(int64_t line, const struct heed_answer *a)
 {
-    for (int k = 0; k < c->t.o.nbest && r[k].text && !r[0].status; k++) {
+    const struct heed_result *r = a->result;
+    for (int k = 0; k < a->n && !a->status; k++) {
         printf("%lld ||| ", (long long)line - 1);
         text_print(stdout, r[k].text, r[k].len);
         printf(" ||| logp= %.9g tokens= %d ||| %.9g", r[k].logp, r[k].tokens, r[k].score);
@@ -135,15 +136,15 @@ static void print_texts(const char *name, const char *const *text, int n)
     putchar(']');
 }
 
-/* Nine digits give back the very float. */
+/* Nine digits are enough to read back the same float. */
 static void print_json(const struct translate *c, const char *source, int64_t line,
-                       const struct heed_result *r)
+                       const struct heed_answer *a)
 {
-    int nbest = c->t.o.nbest;
+    const struct heed_result *r = a->result;
     printf("{\"line\": %lld, \"source\": ", (long long)line);
     text_print_json(source, strlen(source));
     fputs(", \"translations\": [", stdout);
-    for (int k = 0; k < nbest && r[k].text && !r[0].status; k++) {
+    for (int k = 0; k < a->n && !a->status; k++) {
         fputs(k ? ", {\"text\": " : "{\"text\": ", stdout);
         text_print_json(r[k].text, r[k].len);
         printf(", \"score\": %.9g, \"logp\": %.9g, \"tokens\": %d", r[k].score, r[k].logp,
@@ -152,21 +153,22 @@ static void print_json(const struct translate *c, const char *source, int64_t li
         putchar('}');
     }
     putchar(']');
-    if (r[0].alignment) print_alignment(source, &r[0]);
-    print_flags(r[0].flags);
-    print_texts("copied", r[0].copied, r[0].copied_n);
-    print_texts("left_out", r[0].left_out, r[0].left_out_n);
-    if (r[0].status) {
+    if (r->alignment) print_alignment(source, r);
+    print_flags(r->flags);
+    print_texts("copied", r->copied, r->copied_n);
+    print_texts("left_out", r->left_out, r->left_out_n);
+    if (a->status) {
         fputs(", \"error\": ", stdout);
-        text_print_json(r[0].why, strlen(r[0].why));
+        text_print_json(a->why, strlen(a->why));
     }
     puts("}");
 }
 
 /* A line that could not be scored stays empty. */
-static void print_score(const struct heed_result *r)
+static void print_score(const struct heed_answer *a)
 {
-    if (!r->status) printf("%.9g %.9g %d", r->score, r->logp, r->tokens);
+    const struct heed_result *r = a->result;
+    if (!a->status) printf("%.9g %.9g %d", r->score, r->logp, r->tokens);
     putchar('\n');
 }
 
@@ -184,7 +186,8 @@ static void say_texts(const char *before, const char *const *text, int n, const 
     fprintf(stderr, ": %s", what);
 }
 
-/* What the vocabulary cannot spell of a line; report says of how many more lines than these. */
+/* Says what the vocabulary cannot spell of a line, for the first few of such lines; report() counts
+ * the others. */
 enum { UNSPELLED_SAID = 10 };
 static void say_unspelled(struct translate *c, const struct heed_result *r)
 {
@@ -199,28 +202,27 @@ static void say_unspelled(struct translate *c, const struct heed_result *r)
 static int translate_block(struct translate *c, const char *const *text, const char *const *given,
                            int n)
 {
-    int nbest = c->t.o.nbest;
-    const struct heed_result *result = NULL;
-    int code = translator_run(&c->t, text, given, n, &result);
+    const struct heed_answer *answer = NULL;
+    int code = translator_run(&c->t, text, given, n, &answer);
     for (int i = 0; i < n && code == CLI_DONE; i++) {
-        const struct heed_result *r = result + (size_t)i * nbest;
+        const struct heed_answer *a = &answer[i];
         c->controls += text_has_controls(text[i]);
         c->line++;
-        say_unspelled(c, r);
+        say_unspelled(c, a->result);
         if (c->json) {
-            print_json(c, text[i], c->line, r);
+            print_json(c, text[i], c->line, a);
         } else if (given) {
-            print_score(r);
-        } else if (nbest > 1) {
-            print_nbest(c, c->line, r);
+            print_score(a);
+        } else if (c->t.o.nbest > 1) {
+            print_nbest(c->line, a);
         } else {
-            print_plain(c, r);
+            print_plain(c, a->result);
         }
     }
     return code == CLI_DONE ? cli_flush() : code;
 }
 
-/* Whoever gives a file's name most likely wants what is in it. */
+/* A user who gives the name of a file as TEXT most likely wants what is in the file. */
 static void remark_file(const char *text)
 {
     struct stat found;
@@ -246,7 +248,7 @@ static int translate_words(struct translate *c)
     return code;
 }
 
-/* The next lines of the file of translations beside these. */
+/* Scores the next lines of the file of translations as translations of these lines. */
 static int score_block(struct translate *c, const struct lines *block)
 {
     struct lines given = {0};
@@ -266,7 +268,7 @@ static int score_block(struct translate *c, const struct lines *block)
     return code;
 }
 
-/* The file of translations has no more lines than standard input had. */
+/* Fails where the file of translations has more lines than standard input had. */
 static int score_end(struct translate *c)
 {
     struct lines more = {0};
@@ -301,7 +303,7 @@ static int translate_stdin(struct translate *c)
     return code;
 }
 
-/* What was odd about the text. */
+/* Says what was odd about the text. */
 static void report(const struct translate *c)
 {
     char count[CLI_NUMBER_MAX];
@@ -363,8 +365,7 @@ int cmd_translate(int argc, char **argv)
                                      "translations of a line, best first; at most the beam",
                                      .integer = &c.t.o.nbest, .min = 1, .max = 64,
                                      .given = &c.t.given.nbest},
-        {"score-only", "FILE",
-         "score its lines as translations: prints score, log-probability, tokens",
+        {"score-only", "FILE", "score its lines as translations; prints score, logp, tokens",
          .string = &c.score_only},
         {"json", NULL, "print a JSON object a line, with the scores of every token",
          .flag = &c.json},

@@ -20,7 +20,7 @@ static const struct command {
     {"vocab", "train a subword vocabulary on raw text", cmd_vocab},
     {"train", "train a translation model on parallel text", cmd_train},
     {"translate", "translate lines of text", cmd_translate},
-    {"attention", "draw what a translation looked at", cmd_attention},
+    {"attention", "draw the attention of a translation", cmd_attention},
     {"score", "BLEU and chrF of a translation", cmd_score},
     {"evaluate", "translate a test set and score the translation", cmd_evaluate},
     {"average", "average the weights of checkpoints", cmd_average},

@@ -1,5 +1,5 @@
 /*
- * translator.c - a model at work; see translator.h.
+ * translator.c - options, model and session of the commands that translate; see translator.h.
  */
 #include "cli/translator.h"
 
@@ -13,7 +13,7 @@
 
 #include "cli/cli.h"
 
-/* Translated in the place of a line that lacks a tag. */
+/* The text of the request for a line that lacks its language tag. */
 static const char UNTAGGED[] = "";
 
 void translator_init(struct translator *t)
@@ -28,26 +28,26 @@ void translator_options(struct translator *t, struct option *out)
     const struct option option[TRANSLATOR_OPTIONS] = {
         {"model", "DIR", "the directory of a model (default: the one installed with heed)",
          .string = &t->dir},
-        {"to", "LANG", "the language to translate to, of a model of several", .string = &o->to},
-        {"beam", "N", "hypotheses that live at once; 1: greedy", .integer = &o->beam, .min = 1,
-         .max = 64, .given = &t->given.beam},
-        {"length-penalty", "X", "for longer translations; 0: none", .number = &o->length_penalty,
-         .max = 10},
-        {"min-length", "N", "tokens before the end mark, at least", .integer = &o->min_length,
-         .max = 1e6, .given = &t->given.min_length},
-        {"max-length", "N", "tokens with the end mark, at most; 0: 50 more than the text",
+        {"to", "LANG", "language to translate to, for a model of several", .string = &o->to},
+        {"beam", "N", "hypotheses of the beam search; 1: greedy search", .integer = &o->beam,
+         .min = 1, .max = 64, .given = &t->given.beam},
+        {"length-penalty", "X", "the larger, the longer translations are; 0: none",
+         .number = &o->length_penalty, .max = 10},
+        {"min-length", "N", "fewest tokens of a translation", .integer = &o->min_length, .max = 1e6,
+         .given = &t->given.min_length},
+        {"max-length", "N", "most tokens of a translation; 0: 50 more than the text",
          .integer = &o->max_length, .max = 1e6, .given = &t->given.max_length},
-        {"no-repeat-ngram", "N", "no N tokens in a row twice; 0: any",
+        {"no-repeat-ngram", "N", "no N tokens in a row come twice; 0: repeats are allowed",
          .integer = &o->no_repeat_ngram, .max = 1e6, .given = &t->given.no_repeat_ngram},
-        {"temperature", "T", "draw --beam translations instead of searching; 0: search",
+        {"temperature", "T", "sample --beam translations instead of searching; 0: search",
          .number = &o->temperature, .max = 100, .given = &t->given.temperature},
-        {"top-k", "N", "draw from the N likeliest tokens; 0: 256", .integer = &o->top_k, .max = 256,
-         .given = &t->given.top_k},
-        {"top-p", "P", "draw from tokens of this probability together; 0: all", .number = &o->top_p,
-         .max = 1, .given = &t->given.top_p},
-        {"seed", "N", "the same seed draws the same", .integer64 = &t->seed, .max = 1e15,
+        {"top-k", "N", "sample from the N likeliest tokens; 0: from 256", .integer = &o->top_k,
+         .max = 256, .given = &t->given.top_k},
+        {"top-p", "P", "sample from the tokens that make up this probability; 0: all",
+         .number = &o->top_p, .max = 1, .given = &t->given.top_p},
+        {"seed", "N", "the same seed samples the same", .integer64 = &t->seed, .max = 1e15,
          .given = &t->given.seed},
-        {"weights", NULL, "what the products read; smaller is faster", .string = &t->weights,
+        {"weights", NULL, "type of the weights; smaller is faster", .string = &t->weights,
          .choices = "stored|f32|bf16|int8"},
         {"device", "DEVICE", "cpu[:avx512|:avx2|:baseline], cuda:N or ref, the slow oracle",
          .string = &t->device},
@@ -61,15 +61,16 @@ void translator_line_options(struct translator *t, struct option *out)
 {
     const struct option option[TRANSLATOR_LINE_OPTIONS] = {
         {"prefix", "TEXT", "every translation begins with this", .string = &t->prefix},
-        {"require", "TEXT", "every translation has this; 16 at most", .words = &t->required},
-        {"ban", "TEXT", "no translation has this; 256 at most", .words = &t->banned},
-        {"batch-tokens", "N", "tokens of the source translated at once; 0: what is fast",
-         .integer = &t->o.batch_tokens, .max = 1e6},
+        {"require", "TEXT", "phrase in every translation; up to 16 of these",
+         .words = &t->required},
+        {"ban", "TEXT", "phrase in no translation; up to 256 of these", .words = &t->banned},
+        {"batch-tokens", "N", "source tokens translated at once; 0: what suits the device",
+         .integer = &t->session_options.batch_tokens, .max = 1e6},
     };
     memcpy(out, option, sizeof option);
 }
 
-/* An option that is about searching, or NULL where none was given. */
+/* A given option that has an effect only on a search; NULL: none was given. */
 static const char *search_option(const struct translator *t)
 {
     return t->given.beam              ? "--beam"
@@ -86,15 +87,16 @@ static const char *search_option(const struct translator *t)
 
 int translator_check_options(const struct translator *t, const char *scored)
 {
-    const char *draws = t->given.top_k   ? "--top-k"
-                        : t->given.top_p ? "--top-p"
-                        : t->given.seed  ? "--seed"
-                                         : NULL;
-    if (draws && !(t->o.temperature > 0)) {
-        return cli_misuse("%s needs --temperature: without it nothing is drawn", draws);
+    const char *sampling = t->given.top_k   ? "--top-k"
+                           : t->given.top_p ? "--top-p"
+                           : t->given.seed  ? "--seed"
+                                            : NULL;
+    if (sampling && !(t->o.temperature > 0)) {
+        return cli_misuse("%s needs --temperature: without it nothing is sampled", sampling);
     }
     if (scored && search_option(t)) {
-        return cli_misuse("%s searches for nothing: %s has no effect", scored, search_option(t));
+        return cli_misuse("with %s nothing is searched for: %s has no effect", scored,
+                          search_option(t));
     }
     if (t->o.nbest > t->o.beam) {
         return cli_misuse("--nbest is %d, expected at most --beam, which is %d", t->o.nbest,
@@ -151,8 +153,8 @@ static bool is_tagged(const struct heed_tokenizer *k, const char *line)
     return false;
 }
 
-/* Where no line before had the tag of a language, --to is missing. After a line that had one, a
- * line without is wrong by itself, and an empty one is translated in its place. */
+/* A first line without language tag means that --to is missing. After a line that had a tag, a line
+ * without is wrong by itself, and an empty text is translated in its place. */
 int translator_check(struct translator *t, const char *const *line, int n)
 {
     const struct heed_tokenizer *k = heed_model_tokenizer(t->model);
@@ -167,13 +169,13 @@ int translator_check(struct translator *t, const char *const *line, int n)
                               (int)strcspn(t->languages, ","), t->languages);
         }
         t->tagged = t->tagged || !blank;
-        t->line[i] = lacks ? UNTAGGED : line[i];
+        t->request[i] = translator_request(t, lacks ? UNTAGGED : line[i]);
     }
     return CLI_DONE;
 }
 
-/* Says what --model names where that is not the directory of a model. What is wrong inside of the
- * files is the library's to say. */
+/* Names what is wrong with --model where it is not a model directory. What is wrong inside of its
+ * files the library says. */
 static int model_check(const char *dir)
 {
     static const char *const files[] = {"config.json", "vocab.model", "model.safetensors"};
@@ -221,33 +223,33 @@ static int language_check(struct translator *t)
                        t->o.to, t->languages);
 }
 
-static int block_open(struct translator *t)
+struct heed_request translator_request(const struct translator *t, const char *line)
 {
-    size_t results = (size_t)TRANSLATOR_BLOCK * t->o.nbest;
-    t->wish = calloc(TRANSLATOR_BLOCK, sizeof *t->wish);
-    t->line = calloc(TRANSLATOR_BLOCK, sizeof *t->line);
-    t->result = calloc(results, sizeof *t->result);
-    if (!t->wish || !t->line || !t->result) {
-        return cli_failure("out of memory: %zu translations", results);
-    }
-    for (int i = 0; i < TRANSLATOR_BLOCK; i++) {
-        t->wish[i] = (struct heed_wish){.prefix = t->prefix,
-                                        .required = t->required.v,
-                                        .required_n = t->required.n,
-                                        .banned = t->banned.v,
-                                        .banned_n = t->banned.n};
-    }
-    return CLI_DONE;
+    return (struct heed_request){.text = line,
+                                 .options = &t->o,
+                                 .prefix = t->prefix,
+                                 .required = t->required.v,
+                                 .required_n = t->required.n,
+                                 .banned = t->banned.v,
+                                 .banned_n = t->banned.n};
 }
 
-/* Refuses a prefix and phrases that no translation could have, before any line is read. An empty
- * text shows it: its wish is checked, and nothing is searched for. */
-static int wishes_check(struct translator *t)
+static int block_open(struct translator *t)
+{
+    t->request = calloc(TRANSLATOR_BLOCK, sizeof *t->request);
+    t->answer = calloc(TRANSLATOR_BLOCK, sizeof *t->answer);
+    return t->request && t->answer ? CLI_DONE
+                                   : cli_failure("out of memory: %d lines", TRANSLATOR_BLOCK);
+}
+
+/* Refuses options that make no sense for any line before a line is read: they are checked with an
+ * empty text, for which nothing is searched. */
+static int request_check(struct translator *t)
 {
     struct heed_error err = {0};
-    const struct heed_result *out = NULL;
-    if (!t->prefix && !t->required.n && !t->banned.n) return CLI_DONE;
-    if (heed_translate_with(t->session, &(const char *){""}, t->wish, 1, &out, &err) != HEED_OK) {
+    const struct heed_answer *out = NULL;
+    struct heed_request empty = translator_request(t, "");
+    if (heed_translate(t->session, &empty, 1, &out, &err) != HEED_OK) {
         return cli_failure("%s", err.text);
     }
     return out->status ? cli_misuse("%s", out->why) : CLI_DONE;
@@ -268,11 +270,11 @@ int translator_open(struct translator *t)
     t->o.seed = (uint64_t)t->seed;
     if (t->model) code = language_check(t);
     if (code != CLI_DONE) return code;
-    if (t->model) t->session = heed_session_open(t->model, &t->o, &err);
+    if (t->model) t->session = heed_session_open(t->model, &t->session_options, &err);
     if (!t->session) return cli_failure("%s", err.text);
     code = block_open(t);
-    if (code == CLI_DONE) code = wishes_check(t);
-    /* a person waits for a file to fill; lines on the screen speak for themselves */
+    if (code == CLI_DONE) code = request_check(t);
+    /* for a person who waits for a file to fill; lines on the screen are progress enough */
     t->progress = !t->quiet && isatty(STDERR_FILENO) && !isatty(STDOUT_FILENO);
     t->start = now();
     return code;
@@ -283,9 +285,8 @@ void translator_close(struct translator *t)
     heed_session_free(t->session);
     heed_model_free(t->model);
     heed_engine_free(t->engine);
-    free(t->wish);
-    free(t->line);
-    free(t->result);
+    free(t->request);
+    free(t->answer);
     words_release(&t->required);
     words_release(&t->banned);
 }
@@ -314,34 +315,34 @@ void translator_progress_end(struct translator *t)
 static void report_refused(struct translator *t, int n)
 {
     for (int i = 0; i < n; i++) {
-        struct heed_result *r = &t->result[(size_t)i * t->o.nbest];
-        if (t->line[i] == UNTAGGED) {
-            r->status = HEED_EARG;
-            r->why = "it does not begin with the tag of a language, as lines before it did";
+        struct heed_answer *a = &t->answer[i];
+        if (t->request[i].text == UNTAGGED) {
+            a->status = HEED_EARG;
+            a->why = "it does not begin with the tag of a language, as lines before it did";
         }
-        if (!r->status) continue;
+        if (!a->status) continue;
         t->refused++;
-        cli_failure("line %lld: %s", (long long)t->lines + i + 1, r->why);
+        cli_failure("line %lld: %s", (long long)t->lines + i + 1, a->why);
     }
 }
 
 int translator_run(struct translator *t, const char *const *line, const char *const *given, int n,
-                   const struct heed_result **out)
+                   const struct heed_answer **out)
 {
     struct heed_error err = {0};
-    const struct heed_result *result = NULL;
+    const struct heed_answer *answer = NULL;
     int code = translator_check(t, line, n);
     if (code != CLI_DONE) return code;
-    enum heed_status status =
-        given ? heed_rescore(t->session, t->line, given, n, &result, &err)
-              : heed_translate_with(t->session, t->line, t->wish, n, &result, &err);
-    if (status != HEED_OK) return cli_failure("%s", err.text);
-    memcpy(t->result, result, (size_t)n * t->o.nbest * sizeof *t->result);
+    for (int i = 0; i < n && given; i++) t->request[i].given = given[i];
+    if (heed_translate(t->session, t->request, n, &answer, &err) != HEED_OK) {
+        return cli_failure("%s", err.text);
+    }
+    memcpy(t->answer, answer, (size_t)n * sizeof *answer);
     report_refused(t, n);
-    for (int i = 0; i < n; i++) t->tokens += t->result[(size_t)i * t->o.nbest].tokens;
+    for (int i = 0; i < n; i++) t->tokens += t->answer[i].result->tokens;
     t->lines += n;
     if (t->progress) show_progress(t);
-    *out = t->result;
+    *out = t->answer;
     return CLI_DONE;
 }
 

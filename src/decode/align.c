@@ -11,13 +11,14 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "decode/join.h"
 #include "tokens/sentences.h"
 #include "tokens/tokenizer.h"
 
-/* The tokens of a part on one side, and the word that each belongs to, or -1. */
+/* The tokens of a part, on the side of the source or of the translation. */
 struct tokens {
-    size_t *end; /* in the text */
-    int *word;
+    size_t *end; /* where each ends, in bytes from the start of the part */
+    int *word;   /* the word of the text that each belongs to; -1: none */
     size_t n;
 };
 
@@ -33,8 +34,9 @@ static enum heed_status tokens_open(struct tokens *x, size_t n, struct heed_erro
     return x->end && x->word ? HEED_OK : error_memory(err, n * sizeof *x->end, "an alignment");
 }
 
-/* A token belongs to the word its last byte is in: spaces stand at the start of one. offset: where
- * the part begins; no token belongs to a word before it. */
+/* Finds the words of the tokens. A token belongs to the word that its last byte is in, since its
+ * first bytes may be the space before that word. offset: where the part begins in the text; words
+ * before it have no tokens here. */
 static void tokens_place(struct tokens *x, size_t offset, const struct spans *words)
 {
     size_t w = (size_t)spans_ended(words->v, (int)words->n, offset);
@@ -50,11 +52,12 @@ static enum heed_status tokens_fill(struct tokens *src, struct tokens *tgt, cons
                                     struct heed_error *err)
 {
     const struct part *x = &p->part[part];
+    const struct text *y = &p->text[text];
     struct target target = {0};
     enum heed_status status = tokens_open(src, x[1].at - x->at, err);
     if (!status)
-        status = tokenizer_source_ends(t, p->read[text] + x->where.at, x->where.len,
-                                       !p->tag_n && part == p->text[text], src->end, src->n, err);
+        status = tokenizer_source_ends(t, y->read + x->where.at, x->where.len,
+                                       !y->tag.n && part == y->first, src->end, src->n, err);
     if (!status) status = target_make(&target, p, t, text, part, rank, err);
     if (!status) status = tokens_open(tgt, target.ids.n, err);
     if (!status && tgt->n) memcpy(tgt->end, target.end, tgt->n * sizeof *tgt->end);
@@ -62,7 +65,7 @@ static enum heed_status tokens_fill(struct tokens *src, struct tokens *tgt, cons
     return status;
 }
 
-/* The words that n tokens belong to are [*first, *first + the result). */
+/* The words of n tokens are [*first, *first + the result). */
 static int words_of(const int *word, size_t n, int *first)
 {
     int last = -1;
@@ -75,7 +78,8 @@ static int words_of(const int *word, size_t n, int *first)
     return last < 0 ? 0 : last - *first + 1;
 }
 
-/* Links the words of one piece: n tokens on each side, of which weight [tgt_n, stride] tells. */
+/* Links the words of one piece. src [src_n] and tgt [tgt_n] are the words of its tokens, and
+ * weight [tgt_n, stride] is their attention. */
 static enum heed_status link_piece(int *link, const int *src, size_t src_n, const int *tgt,
                                    size_t tgt_n, const float *weight, size_t stride,
                                    struct heed_error *err)
@@ -106,13 +110,14 @@ static enum heed_status link_part(int *link, const struct pieces *p, const struc
     enum heed_status status = tokens_fill(&src, &tgt, p, t, text, part, rank, err);
     if (!status) {
         tokens_place(&src, x->where.at, &words[0]);
-        tokens_place(&tgt, p->target[(size_t)part * p->nbest + rank], &words[1]);
+        tokens_place(&tgt, x->target[rank], &words[1]);
     }
-    size_t s = 0, u = 0;
+    size_t s = 0, u = 0; /* tokens of the pieces before */
     for (int i = x->first; i < x[1].first && !status; i++) {
-        size_t src_n = p->src[i].n - p->tag_n, tgt_n = p->out[(size_t)i * p->nbest + rank].ids.n;
-        status = link_piece(link, src.word + s, src_n, tgt.word + u, tgt_n, attention[i] + p->tag_n,
-                            p->src[i].n, err);
+        size_t stride = p->sentence[i].src.n, tgt_n = p->sentence[i].out[rank].ids.n;
+        size_t tag = p->text[text].tag.n, src_n = stride - tag;
+        status = link_piece(link, src.word + s, src_n, tgt.word + u, tgt_n, attention[i] + tag,
+                            stride, err);
         s += src_n, u += tgt_n;
     }
     tokens_release(&src);
@@ -145,10 +150,10 @@ struct heed_alignment *alignment_make(const struct spans words[2], int **link,
 
 enum heed_status align_text(struct heed_alignment **out, const struct pieces *p,
                             const struct heed_tokenizer *t, int text, int rank,
-                            float *const *attention, const struct heed_result *r,
-                            struct heed_error *err)
+                            float *const *attention, struct heed_error *err)
 {
-    const char *source = p->read[text];
+    const char *source = p->text[text].read;
+    const struct heed_result *r = &p->text[text].result[rank];
     struct spans words[2] = {0};
     struct heed_alignment *a = NULL;
     int *link = NULL;
@@ -156,7 +161,7 @@ enum heed_status align_text(struct heed_alignment **out, const struct pieces *p,
     enum heed_status status = words_split(&words[0], source, strlen(source), err);
     if (!status) status = words_split(&words[1], r->text, r->len, err);
     if (!status && !(a = alignment_make(words, &link, err))) status = HEED_ENOMEM;
-    for (int i = p->text[text]; i < p->text[text + 1] && !status; i++)
+    for (int i = p->text[text].first; i < p->text[text + 1].first && !status; i++)
         status = link_part(link, p, t, text, i, rank, attention, words, err);
     free(words[0].v);
     free(words[1].v);

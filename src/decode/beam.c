@@ -16,22 +16,20 @@ double beam_penalty(float alpha, int n)
     return pow((5.0 + n) / 6.0, (double)alpha);
 }
 
-static int chosen(const struct beam_options *o)
-{
-    int drawn = o->top_k ? o->top_k : BEAM_SAMPLED;
-    return o->temperature > 0 ? drawn : o->width;
-}
-
-/* Of a hypothesis of n tokens. The end mark may be forbidden, one token by each phrase, and one by
- * each token that there is. */
+/* Candidates that a hypothesis of n tokens needs: as many as can be taken, and one for each token
+ * that may be forbidden: the end mark, the last token of each banned phrase and, where n-grams must
+ * not repeat, one token for each that is there. */
 static int candidates(const struct beam *b, int n)
 {
-    return chosen(&b->o) + 1 + b->wish.banned_n + (b->o.no_repeat ? n : 0);
+    int sampled = b->o.top_k ? b->o.top_k : BEAM_SAMPLED;
+    int taken = b->o.temperature > 0 ? sampled : b->o.width;
+    return taken + 1 + b->must.banned_n + (b->o.no_repeat ? n : 0);
 }
 
-int beam_candidates_max(const struct beam_options *o, int longest)
+int beam_candidates_max(int longest)
 {
-    return chosen(o) + 1 + BEAM_BANNED + longest;
+    _Static_assert(BEAM_SAMPLED >= BEAM_MAX, "sampling takes the most candidates");
+    return BEAM_SAMPLED + 1 + BEAM_BANNED + longest;
 }
 
 static void hypotheses_bind(struct hypothesis *h, int n, int longest, char **at)
@@ -44,27 +42,28 @@ static void hypotheses_bind(struct hypothesis *h, int n, int longest, char **at)
     }
 }
 
-/* What is known of a hypothesis with one token more. */
+/* A living hypothesis with one more token. */
 struct candidate {
     double logp;
-    int parent, place; /* place in the parent's list: its order among equals */
+    int parent, place; /* index of the token among the parent's candidates: breaks ties */
     int met;           /* tokens of the required phrases that it has */
-    int turn;          /* how many of those that have as many come before it */
+    int turn;          /* its rank among the candidates with the same `met` */
 };
 
-int beam_least(const struct beam_wish *w)
+int constraints_length(const struct constraints *c)
 {
-    size_t n = w->prefix.n;
-    for (int i = 0; i < w->required_n; i++) n += w->required[i].n;
-    return (int)n + (w->required_n > 0);
+    size_t n = c->prefix.n;
+    for (int i = 0; i < c->required_n; i++) n += c->required[i].n;
+    return (int)n + (c->required_n > 0); /* the end mark */
 }
 
-enum heed_status beam_init(struct beam *b, const struct beam_options *o, int longest,
-                           const struct beam_wish *wish, struct heed_error *err)
+enum heed_status beam_init(struct beam *b, const struct beam_options *o,
+                           const struct constraints *must, int eos, int longest,
+                           struct heed_error *err)
 {
     assert(o->width >= 1 && o->width <= BEAM_MAX && o->nbest >= 1 && o->nbest <= o->width);
-    *b = (struct beam){.o = *o, .longest = longest, .live = 1};
-    if (wish) b->wish = *wish;
+    *b = (struct beam){.o = *o, .eos = eos, .longest = longest, .live = 1};
+    if (must) b->must = *must;
     size_t n = 3 * (size_t)o->width, tokens = (size_t)longest * (sizeof(int32_t) + sizeof(float));
     size_t known = (size_t)o->width * (candidates(b, longest) + beam_wants(b));
     size_t bytes = known * sizeof *b->candidate + n * (sizeof(struct hypothesis) + tokens);
@@ -85,9 +84,9 @@ void beam_release(struct beam *b)
     *b = (struct beam){0};
 }
 
-/* ---- what is asked for ---- */
+/* ---- constraints ---- */
 
-/* Whether the last n - 1 tokens of h and id are the phrase. */
+/* Whether h with id behind it ends in a phrase of n tokens. */
 static bool completes(const struct hypothesis *h, int32_t id, const int32_t *phrase, int n)
 {
     return phrase[n - 1] == id && h->n >= n - 1 &&
@@ -96,8 +95,8 @@ static bool completes(const struct hypothesis *h, int32_t id, const int32_t *phr
 
 static bool is_banned(const struct beam *b, const struct hypothesis *h, int32_t id)
 {
-    for (int i = 0; i < b->wish.banned_n; i++)
-        if (completes(h, id, b->wish.banned[i].v, (int)b->wish.banned[i].n)) return true;
+    for (int i = 0; i < b->must.banned_n; i++)
+        if (completes(h, id, b->must.banned[i].v, (int)b->must.banned[i].n)) return true;
     return false;
 }
 
@@ -109,8 +108,8 @@ static bool repeats(const struct hypothesis *h, int32_t id, int n)
     return false;
 }
 
-/* How much of a phrase n tokens have: all of it somewhere, or as much of its start as they end in.
- */
+/* How many tokens of a phrase the n tokens of an output have: all, if the phrase is in it anywhere;
+ * else as many of the first ones as the output ends in. */
 static int progress(const int32_t *id, int n, const struct heed_ids *phrase)
 {
     int most = (int)phrase->n;
@@ -121,15 +120,16 @@ static int progress(const int32_t *id, int n, const struct heed_ids *phrase)
     return 0;
 }
 
-/* Tokens of the required phrases that are there, and of the one of the others that has come
- * furthest: so the next token of that one is always a step forward. *all: every one is there. */
+/* The tokens of the required phrases that an output has: all tokens of the complete phrases, and
+ * those of the incomplete phrase with the most, so that the next token of that phrase always
+ * raises the sum. *all: every phrase is complete. */
 static int met(const struct beam *b, const int32_t *id, int n, bool *all)
 {
     int sum = 0, part = 0;
     *all = true;
-    for (int i = 0; i < b->wish.required_n; i++) {
-        int k = progress(id, n, &b->wish.required[i]);
-        if (k == (int)b->wish.required[i].n) {
+    for (int i = 0; i < b->must.required_n; i++) {
+        int k = progress(id, n, &b->must.required[i]);
+        if (k == (int)b->must.required[i].n) {
             sum += k;
         } else {
             *all = false;
@@ -141,22 +141,23 @@ static int met(const struct beam *b, const int32_t *id, int n, bool *all)
 
 static bool in_prefix(const struct beam *b)
 {
-    return b->alive[0].n < (int)b->wish.prefix.n;
+    return b->alive[0].n < (int)b->must.prefix.n;
 }
 
-/* What is wanted may be said again. */
+/* Whether id may follow h. `wanted`: id comes from beam_wanted; such a token may repeat an n-gram.
+ */
 static bool allowed(const struct beam *b, const struct hypothesis *h, int32_t id, bool wanted)
 {
     bool all;
-    if (in_prefix(b)) return id == b->wish.prefix.v[h->n];
-    if (id == b->o.eos) return h->n >= b->o.min_length && (met(b, h->id, h->n, &all), all);
+    if (in_prefix(b)) return id == b->must.prefix.v[h->n];
+    if (id == b->eos) return h->n >= b->o.min_length && (met(b, h->id, h->n, &all), all);
     bool again = b->o.no_repeat && h->n >= b->o.no_repeat && repeats(h, id, b->o.no_repeat);
     return !is_banned(b, h, id) && (wanted || !again);
 }
 
 int beam_wants(const struct beam *b)
 {
-    return b->wish.required_n ? b->wish.required_n : b->wish.prefix.n > 0;
+    return b->must.required_n ? b->must.required_n : b->must.prefix.n > 0;
 }
 
 void beam_wanted(const struct beam *b, int i, int32_t *id, int n)
@@ -164,10 +165,10 @@ void beam_wanted(const struct beam *b, int i, int32_t *id, int n)
     const struct hypothesis *h = &b->alive[i];
     int m = 0;
     if (in_prefix(b)) {
-        id[m++] = b->wish.prefix.v[h->n];
+        id[m++] = b->must.prefix.v[h->n];
     } else {
-        for (int k = 0; k < b->wish.required_n; k++) {
-            const struct heed_ids *phrase = &b->wish.required[k];
+        for (int k = 0; k < b->must.required_n; k++) {
+            const struct heed_ids *phrase = &b->must.required[k];
             int have = progress(h->id, h->n, phrase);
             if (have < (int)phrase->n) id[m++] = phrase->v[have];
         }
@@ -182,7 +183,7 @@ int beam_candidates(const struct beam *b)
 
 /* ---- a step ---- */
 
-/* h = parent with one token more */
+/* h = parent with one more token. */
 static void extend(struct hypothesis *h, const struct hypothesis *parent, int32_t id, float score)
 {
     int n = parent->n;
@@ -194,8 +195,9 @@ static void extend(struct hypothesis *h, const struct hypothesis *parent, int32_
     h->logp = parent->logp + (double)score;
 }
 
-/* Puts a hypothesis among the done ones, best first but behind the first `ahead`; the earlier first
- * among equals. The last of them goes when there are more than width. */
+/* Sorts a hypothesis into the finished outputs by its score, but behind the first `ahead` of them;
+ * among equal scores the earlier output comes first. The last one is dropped when there are more
+ * than width. */
 static void finish(struct beam *b, const struct hypothesis *h, int ahead)
 {
     double score = h->logp / beam_penalty(b->o.length_penalty, h->n);
@@ -214,8 +216,8 @@ static void finish(struct beam *b, const struct hypothesis *h, int ahead)
 
 /* ---- sampling ---- */
 
-/* The place among n candidates of the token that hypothesis `rank` draws, or -1: none is allowed.
- */
+/* The index among n candidates of the token that output `rank` samples to follow h, or -1 where no
+ * candidate is allowed. */
 static int draw(const struct beam *b, const struct hypothesis *h, int rank, const int32_t *id,
                 const float *score, int n)
 {
@@ -241,10 +243,11 @@ static int draw(const struct beam *b, const struct hypothesis *h, int rank, cons
     return m ? place[i] : -1;
 }
 
-/* All start from the one hypothesis there is behind the prefix; those that end leave. */
+/* Samples the next token of every output. Up to the end of the prefix there is one hypothesis, from
+ * which all outputs start. Returns how many live on. */
 static int sample(struct beam *b, const int32_t *id, const float *score, int best, int stride)
 {
-    int first = b->alive[0].n == (int)b->wish.prefix.n, live = 0;
+    int first = b->alive[0].n == (int)b->must.prefix.n, live = 0;
     for (int i = 0; i < (first ? b->o.width : b->live); i++) {
         int parent = first ? 0 : i, rank = first ? i : b->alive[i].rank;
         const struct hypothesis *h = &b->alive[parent];
@@ -255,7 +258,7 @@ static int sample(struct beam *b, const int32_t *id, const float *score, int bes
         extend(to, h, id[at], score[at]);
         to->parent = parent;
         to->rank = rank;
-        if (id[at] == b->o.eos)
+        if (id[at] == b->eos)
             finish(b, to, 0);
         else
             live++;
@@ -279,8 +282,8 @@ static int compare_turns(const void *a, const void *b)
     return x->turn != y->turn ? x->turn - y->turn : y->met - x->met;
 }
 
-/* Those of one hypothesis that are allowed, into c; returns how many. The ids are the best, of
- * which `own` are looked at, and what was wanted, which may be among them. */
+/* Fills c with the allowed candidates of one hypothesis; returns how many. They are the first `own`
+ * of the `best` ids and the wanted ids behind these, which may repeat one of the former. */
 static int collect_row(const struct beam *b, int parent, const int32_t *id, const float *score,
                        int own, int best, struct candidate *c)
 {
@@ -301,8 +304,9 @@ static int collect_row(const struct beam *b, int parent, const int32_t *id, cons
     return n;
 }
 
-/* The candidates in the order in which they are taken; returns how many. A sentence looks at no
- * more than it asked for, whatever the others of its batch did. */
+/* Fills b->candidate in the order in which candidates are taken; returns how many. A beam looks at
+ * no more of the best than it asked for, so that the other sentences of a batch, which may have
+ * asked for more, do not change its result. */
 static int collect(struct beam *b, const int32_t *id, const float *score, int best, int wants)
 {
     struct candidate *c = b->candidate;
@@ -311,12 +315,13 @@ static int collect(struct beam *b, const int32_t *id, const float *score, int be
     for (int i = 0; i < b->live; i++)
         n += collect_row(b, i, id + i * stride, score + i * stride, own, best, c + n);
     qsort(c, n, sizeof *c, compare_within);
-    if (!b->wish.required_n) return n;
+    if (!b->must.required_n) return n;
     for (int i = 1; i < n; i++) c[i].turn = c[i].met == c[i - 1].met ? c[i - 1].turn + 1 : 0;
     qsort(c, n, sizeof *c, compare_turns);
     return n;
 }
 
+/* One step of the beam search; returns how many hypotheses live on. */
 static int search(struct beam *b, const int32_t *id, const float *score, int best, int wants)
 {
     int live = 0, n = collect(b, id, score, best, wants);
@@ -326,7 +331,7 @@ static int search(struct beam *b, const int32_t *id, const float *score, int bes
         struct hypothesis *h = &b->next[live];
         extend(h, &b->alive[c->parent], id[at], score[at]);
         h->parent = c->parent;
-        if (id[at] == b->o.eos)
+        if (id[at] == b->eos)
             finish(b, h, 0);
         else
             live++;
@@ -334,7 +339,8 @@ static int search(struct beam *b, const int32_t *id, const float *score, int bes
     return live;
 }
 
-/* What a living hypothesis can reach at most: not one more nat lost, at the longest length. */
+/* Whether no living hypothesis can come before the last of the nbest finished outputs. The highest
+ * score it can reach is its present logp at the longest length. */
 static bool none_can_win(const struct beam *b, int live)
 {
     if (b->done_n < b->o.nbest) return false;
@@ -343,7 +349,8 @@ static bool none_can_win(const struct beam *b, int live)
     return top / beam_penalty(b->o.length_penalty, b->longest) <= b->done[b->o.nbest - 1].score;
 }
 
-/* The best log-probability of a row is finite unless its logits are not. */
+/* Whether the model's scores are finite. The best score of a row is finite unless its logits are
+ * not. */
 static bool is_finite(const struct beam *b, const float *score, int stride)
 {
     for (int i = 0; i < b->live; i++)
@@ -358,8 +365,9 @@ void beam_advance(struct beam *b, const int32_t *id, const float *score, int bes
         b->live = b->done_n = 0;
         return;
     }
-    bool drawn = b->o.temperature > 0 && !in_prefix(b);
-    int live = drawn ? sample(b, id, score, best, best + wants) : search(b, id, score, best, wants);
+    bool sampled = b->o.temperature > 0 && !in_prefix(b);
+    int live =
+        sampled ? sample(b, id, score, best, best + wants) : search(b, id, score, best, wants);
     struct hypothesis *swap = b->alive;
     bool over =
         !live || b->done_n >= b->o.width || (b->o.temperature == 0 && none_can_win(b, live));

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Whether n ids have `times` equal runs of `period` ids in a row somewhere. */
+/* Whether somewhere the same `period` ids come `times` times in a row. */
 static bool has_loop(const struct heed_ids *ids, size_t period, size_t times)
 {
     size_t same = 0;
@@ -16,7 +16,7 @@ static bool has_loop(const struct heed_ids *ids, size_t period, size_t times)
     return false;
 }
 
-/* A loop that is not in the source. */
+/* Whether the output has a loop that the source has not. */
 static bool is_loop(const struct heed_ids *src, const struct heed_ids *out)
 {
     enum { LONGEST_PERIOD = 12, TIMES = 4, TIMES_OF_ONE = 8 };

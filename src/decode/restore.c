@@ -1,5 +1,5 @@
 /*
- * restore.c - what the vocabulary could not spell of a text goes back into its translation; see
+ * restore.c - puts what the vocabulary could not spell of a text into its translation; see
  * restore.h.
  *
  * A stretch is a part of the text that the model was not given (struct unspelled), a spot the place
@@ -13,9 +13,10 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "decode/join.h"
 #include "tokens/characters.h"
 
-/* ---- where ---- */
+/* ---- the place of a stretch ---- */
 
 bool restore_needs_alignment(const struct spelling *s)
 {
@@ -25,7 +26,8 @@ bool restore_needs_alignment(const struct spelling *s)
     return false;
 }
 
-/* <b> belongs to what is behind it, </b> to what is before it. */
+/* An opening tag such as <b> belongs to the word behind it, a closing tag such as </b> to the word
+ * before it. */
 static bool is_opening(const char *stretch, size_t len)
 {
     return len > 2 && stretch[0] == '<' && stretch[1] != '/' && stretch[len - 1] == '>' &&
@@ -45,11 +47,11 @@ static bool leans_forward(const char *text, struct heed_span x)
     return before == behind ? is_opening(text + x.at, x.len) : behind;
 }
 
-/* What comes from a word of the source: the first and the last word of the translation that are
- * linked to it, and the nearest words of the source, itself among them, that have any such link. */
+/* The links of a word of the source. */
 struct linked {
-    int first, last;    /* -1: no word is linked to it */
-    int before, behind; /* -1 and the number of words of the source: there is none */
+    int first, last; /* the first and the last word of the translation that link to it; -1: none */
+    int before;      /* the nearest word of the source up to this one that has links; -1: none */
+    int behind;      /* the same from this one on; the number of source words: none */
 };
 
 static void linked_find(struct linked *x, const struct heed_alignment *a)
@@ -69,15 +71,15 @@ static void linked_find(struct linked *x, const struct heed_alignment *a)
 
 /* The words of the source between which a stretch stood. */
 struct gap {
-    int before, behind; /* the same: it stood inside of this word */
-    bool forward;       /* it belongs to the word behind it */
+    int before, behind; /* equal where the stretch stood inside of a word */
+    bool forward;       /* the stretch belongs to the word behind it */
 };
 
-/* Of the places in a translation that follow a word that comes from `before`, or precede one that
- * comes from `behind`: the best is between two such words. Otherwise as few as possible of the
- * words from [0, split) come behind it and of the others before it. Only the part of the
- * translation that has such words is looked at, so the time for a stretch does not grow with the
- * text. */
+/* The best place for a stretch, as a number of words before it. Candidates are the places behind a
+ * word linked to `before` and those in front of a word linked to `behind`; a place between two such
+ * words is best. Otherwise the best place has the fewest words in the wrong order: words linked to
+ * [0, split) behind it, or words linked to the rest before it. Only the words from the first to the
+ * last linked one are looked at, so the time for a stretch does not grow with the text. */
 static int place_between(const struct heed_alignment *a, const struct linked *x, int before,
                          int behind, int split, bool forward)
 {
@@ -108,7 +110,7 @@ static struct gap gap_of(const struct spelling *s, const struct unspelled *x,
 }
 
 /* The number of words of the translation that come before a stretch. Where neither of the words
- * beside it has come through, those further away decide. */
+ * beside it has a link, the nearest words that have one decide. */
 static int place(const struct gap *g, const struct heed_alignment *a, const struct linked *x)
 {
     if (g->behind == a->sources) return a->targets;
@@ -120,10 +122,13 @@ static int place(const struct gap *g, const struct heed_alignment *a, const stru
     return place_between(a, x, g->before - step, g->behind + step, g->behind, g->forward);
 }
 
-/* ---- with which spaces ---- */
+/* ---- spaces around a stretch ---- */
 
-/* Before or behind a stretch there is a space where there was one, and where a word comes to stand
- * to which it was not joined; but none before punctuation or behind an opening bracket. */
+/* Whether a space goes between a stretch and the character `now` beside it in the translation;
+ * `was` is the character beside it in the source. There is one where there was one, and where a
+ * word now stands to which the stretch was not joined; but none before punctuation or behind an
+ * opening bracket. before: the side in front of the stretch; belongs: the stretch belongs to what
+ * is on this side. */
 static bool wants_space(int32_t was, int32_t now, bool before, bool belongs)
 {
     bool joined = before ? char_opens(now) : char_follows(now);
@@ -133,10 +138,10 @@ static bool wants_space(int32_t was, int32_t now, bool before, bool belongs)
 
 /* ---- the text ---- */
 
-/* Where in the translation a stretch goes: in the place of the white space [start, end). */
+/* Where a stretch goes: it replaces the white space [start, end) of the translation. */
 struct spot {
     size_t start, end;
-    int which;
+    int which; /* index of the stretch */
 };
 
 static int compare_spots(const void *a, const void *b)
@@ -145,14 +150,14 @@ static int compare_spots(const void *a, const void *b)
     return x->start != y->start ? (x->start < y->start ? -1 : 1) : x->which - y->which;
 }
 
-static bool is_banned(const char *text, size_t len, const struct heed_wish *w)
+static bool is_banned(const char *text, size_t len, const struct heed_request *r)
 {
-    for (int i = 0; w && i < w->banned_n; i++)
-        if (text_has(text, len, w->banned[i], strlen(w->banned[i]))) return true;
+    for (int i = 0; i < r->banned_n; i++)
+        if (text_has(text, len, r->banned[i], strlen(r->banned[i]))) return true;
     return false;
 }
 
-/* Where a stretch goes that stood between words: beside the word of the translation at `at`. */
+/* The spot of a stretch before which there are `at` words of the translation. */
 static struct spot spot_at(int at, int which, size_t len, const struct heed_alignment *a)
 {
     const struct heed_span *word = a->target;
@@ -160,7 +165,8 @@ static struct spot spot_at(int at, int which, size_t len, const struct heed_alig
                          at < a->targets ? word[at].at : len, which};
 }
 
-/* Where the n stretches spot[].which go. Stretches inside of one word have the same place. */
+/* Finds the spots of the n stretches spot[].which by the alignment. Stretches inside of the same
+ * word have the same spot, which is computed once. */
 static enum heed_status spots_align(struct spot *spot, int n, const struct spelling *s, size_t len,
                                     const struct heed_alignment *a, struct heed_error *err)
 {
@@ -180,7 +186,7 @@ static enum heed_status spots_align(struct spot *spot, int n, const struct spell
     return HEED_OK;
 }
 
-/* Without an alignment all stretches stood at an end of what was read. */
+/* The same without an alignment: all stretches stood at an end of what was read. */
 static void spots_at_ends(struct spot *spot, int n, const struct spelling *s, size_t len)
 {
     struct heed_span all = text_trimmed(s->read, strlen(s->read));
@@ -192,19 +198,21 @@ static void spots_at_ends(struct spot *spot, int n, const struct spelling *s, si
 
 /* Fills spot[s->n] with the stretches that are copied, in the order of the text; returns how many.
  */
-static int spots_choose(struct spot *spot, const struct spelling *s, struct restore_options o)
+static int spots_choose(struct spot *spot, const struct spelling *s, const struct heed_request *r)
 {
     int n = 0;
-    for (int i = 0; i < s->n && !o.nothing; i++) {
+    for (int i = 0; i < s->n && !r->given; i++) {
         const struct heed_span *x = &s->v[i].where;
-        if (s->v[i].copied && !is_banned(s->text + x->at, x->len, o.wish)) spot[n++].which = i;
+        if (s->v[i].copied && !is_banned(s->text + x->at, x->len, r)) spot[n++].which = i;
     }
     return n;
 }
 
+/* The translation with its stretches. */
 struct restored {
     char *text;
-    ptrdiff_t *from; /* of each byte: its place in the translation, or -1 - that in the source */
+    ptrdiff_t *from; /* where each byte comes from: its place in the translation as it was found, or
+                      * -1 - its place in the source */
     size_t n;
 };
 
@@ -241,24 +249,24 @@ static void restore(struct restored *to, const struct spelling *s, const char *t
     for (; at < len; at++) put(to, text[at], (ptrdiff_t)at);
 }
 
-/* ---- what is told of it ---- */
+/* ---- the lists of the result ---- */
 
-/* Adds to a list of the result. */
+/* Adds a stretch to a list of the result. */
 static enum heed_status list_add(const char *const **list, int *n, const struct spelling *s,
                                  int which, struct heed_error *err)
 {
-    struct texts all = {(char **)*list, *n};
+    struct strings all = {(char **)*list, *n};
     struct heed_span x = s->v[which].where;
-    enum heed_status status = texts_add(&all, s->text + x.at, x.len, err);
+    enum heed_status status = strings_add(&all, s->text + x.at, x.len, err);
     *list = (const char *const *)all.v;
     *n = all.n;
     return status;
 }
 
-/* Every stretch is copied, where it is one of the n spots, or left out. Both are in the order of
- * the text. */
-static enum heed_status tell(struct heed_result *r, const struct spelling *s,
-                             const struct spot *spot, int n, struct heed_error *err)
+/* Lists every stretch: as copied, where it is one of the n spots, or else as left out. Stretches
+ * and spots are in the order of the text. */
+static enum heed_status list_stretches(struct heed_result *r, const struct spelling *s,
+                                       const struct spot *spot, int n, struct heed_error *err)
 {
     enum heed_status status = HEED_OK;
     if (s->n) r->flags |= HEED_FLAG_UNSPELLED;
@@ -275,12 +283,12 @@ enum heed_status restore_given(struct heed_result *r, const struct spelling *s,
                                struct heed_error *err)
 {
     const struct spot none = {0};
-    return tell(r, s, &none, 0, err);
+    return list_stretches(r, s, &none, 0, err);
 }
 
-/* ---- words ---- */
+/* ---- the alignment of the result ---- */
 
-/* The word that has the byte at `at`, or -1. */
+/* The word that the byte at `at` is in, or -1. */
 static int word_at(const struct heed_span *word, int n, size_t at)
 {
     int i = spans_ended(word, n, at);
@@ -299,6 +307,7 @@ static int origin(const struct restored *x, size_t at, const struct spelling *s,
     return word_at(words->v, (int)words->n, s->origin[read->at + read->len - 1]);
 }
 
+/* The alignment of the whole text and the restored translation. */
 static enum heed_status realign(struct heed_alignment **out, const struct restored *x,
                                 const struct spelling *s, const struct heed_alignment *a,
                                 struct heed_error *err)
@@ -316,7 +325,7 @@ static enum heed_status realign(struct heed_alignment **out, const struct restor
 }
 
 enum heed_status restore_text(struct heed_result *r, const struct spelling *s,
-                              const struct heed_alignment *a, struct restore_options o,
+                              const struct heed_alignment *a, const struct heed_request *request,
                               struct heed_alignment **out, struct heed_error *err)
 {
     size_t room = r->len + strlen(s->text) + 2 * (size_t)s->n + 1; /* a space on either side */
@@ -327,8 +336,8 @@ enum heed_status restore_text(struct heed_result *r, const struct spelling *s,
     if (!spot || !x.text || !x.from)
         status = error_memory(err, room * sizeof *x.from, "a translation");
     if (!status) {
-        n = spots_choose(spot, s, o);
-        status = tell(r, s, spot, n, err);
+        n = spots_choose(spot, s, request);
+        status = list_stretches(r, s, spot, n, err);
     }
     if (!status && !a) spots_at_ends(spot, n, s, r->len);
     if (!status && a) status = spots_align(spot, n, s, r->len, a, err);

@@ -1,9 +1,12 @@
 /*
- * search.c - beam search over packed batches of whatever is open.
+ * search.c - beam search over packed batches of the sentences that are still open.
  *
- * Each hypothesis has a list of cache rows, one a position. When hypotheses part or end, the lists
- * are copied and the rows stay where they are. Position t of a batch takes rows
- * [t * rows, (t+1) * rows), so on a CPU memory is touched only as far as outputs get.
+ * Each hypothesis has a list of KV cache rows, one per position. When hypotheses branch or end,
+ * lists are copied and cache rows stay where they are. Position t of a batch of R hypotheses takes
+ * the cache rows [t * R, (t+1) * R), so on a CPU memory is touched only as far as outputs get.
+ *
+ * Memory is allocated when the search is opened, for as many hypotheses as the device prefers, and
+ * again when a sentence comes whose beam alone needs more.
  */
 #include "decode/search.h"
 
@@ -16,47 +19,47 @@
 #include "corpus/pack.h"
 
 enum {
-    SOURCE_ROWS = 64,      /* of a batch for each sentence, end marks included, ... */
-    SOURCE_MEAN = 32,      /* ... or so many, where the caller says how many there are in all */
-    CANDIDATES_MAX = 4096, /* that every device can find */
-    CACHE_ROWS = 128,      /* positions for each hypothesis, at least those of one sentence */
-    EXTRA_LENGTH = 50      /* an output may be so much longer than its source (paper 6.1) */
+    SOURCE_ROWS = 32,      /* source tokens of a batch for each hypothesis of a step */
+    CACHE_ROWS = 128,      /* positions in the cache for each hypothesis of a step */
+    CANDIDATES_MAX = 4096, /* most next tokens that the op topk finds on every device */
+    EXTRA_LENGTH = 50      /* an output may be this much longer than its source (paper 6.1) */
 };
 
 /* A sentence of the batch that is still open. */
 struct slot {
+    const struct sentence *sentence;
     struct beam beam;
-    int which;              /* index into the caller's arrays */
-    int memory, memory_len; /* its rows of the memory */
-    int row;                /* of the first hypothesis in a position of the cache */
-    int32_t *at, *next;     /* [width][longest] lists of cache rows, now and after the step */
-    float *attention;       /* of the tokens so far, when it is watched */
+    int memory, memory_len; /* its rows of the encoder's output */
+    int row;                /* place of its first hypothesis among those of a cache position */
+    int32_t *at, *next;     /* [width][longest] lists of cache rows before and after a step */
+    float *attention;       /* of the tokens so far; NULL: not asked for */
 };
 
 /* The arrays of a step. */
 struct rows {
     int32_t *first, *memory, *memory_len;                  /* by sentence */
     int32_t *id, *pos, *want, *cache_at, *self, *self_len; /* by hypothesis */
-    int32_t *self_at;                                      /* the lists, end to end */
+    int32_t *self_at;                                      /* the lists of cache rows, end to end */
     int32_t *best;                                         /* [rows][candidates + wants] */
     float *best_score;
-    float *weights; /* [rows * heads][max_length] where attention is watched */
+    float *attention; /* [rows * heads][max_length] */
 };
 
 struct search {
     struct backend *be;
     const struct parameters *p;
-    struct search_options o;
+    struct search_options o; /* rows and source_rows: the largest batch */
+    /* what there is memory for; run is NULL where there is none */
+    int rows, source_rows, cached, candidates;
     struct run *run;
     struct cache cache;
     void *cache_block;
-    int source_rows, rows, cached, candidates; /* what there is room for */
-    struct slot *slot;                         /* [rows / width] */
-    int open;                                  /* slots in use */
-    int rows_now;                              /* hypotheses of the batch at its start */
+    struct slot *slot; /* [rows] */
     struct rows a;
-    void *block; /* a's arrays and the slots' lists */
-    int watch;   /* 1 + a decoder layer; 0: none */
+    void *block; /* a's arrays */
+    /* the batch */
+    int open;      /* slots in use */
+    int rows_wide; /* hypotheses that all sentences of the batch can have together */
 };
 
 static int max(int a, int b)
@@ -64,19 +67,22 @@ static int max(int a, int b)
     return a > b ? a : b;
 }
 
+static int min(int a, int b)
+{
+    return a < b ? a : b;
+}
+
 int search_longest(const struct search *s)
 {
     return s->p->config.max_length - 1;
 }
 
-/* Tokens of an output, its end mark included. */
-static int output_longest(const struct search *s, const struct heed_ids *src,
-                          const struct beam_wish *wish)
+/* The most tokens of an output, its end mark included. */
+static int output_longest(const struct search *s, const struct sentence *x)
 {
-    int usual = max((int)src->n + 1 + EXTRA_LENGTH, s->o.beam.min_length + 1);
-    int longest = s->o.longest ? s->o.longest : usual;
-    if (wish) longest = max(longest, beam_least(wish));
-    return longest < s->p->config.max_length ? longest : s->p->config.max_length;
+    int usual = max((int)x->src.n + 1 + EXTRA_LENGTH, x->beam.min_length + 1);
+    int longest = max(x->longest ? x->longest : usual, constraints_length(&x->must));
+    return min(longest, s->p->config.max_length);
 }
 
 void translation_release(struct translation *t)
@@ -87,17 +93,7 @@ void translation_release(struct translation *t)
     *t = (struct translation){0};
 }
 
-void search_no_repeat(struct search *s, int n)
-{
-    s->o.beam.no_repeat = n;
-}
-
-void search_watch(struct search *s, int layer)
-{
-    s->watch = layer + 1;
-}
-
-/* ---- life ---- */
+/* ---- memory ---- */
 
 static int32_t *take(int32_t **at, size_t n)
 {
@@ -106,27 +102,28 @@ static int32_t *take(int32_t **at, size_t n)
     return p;
 }
 
+/* Places the arrays of a step at base, or counts their bytes where base is NULL. */
 static size_t host_layout(struct search *s, int32_t *base)
 {
-    size_t rows = s->rows, slots = rows / s->o.beam.width, list = s->cached;
+    size_t rows = s->rows, list = s->cached;
     size_t best = rows * (s->candidates + BEAM_REQUIRED), want = rows * BEAM_REQUIRED;
-    size_t weights = s->o.watched ? rows * s->p->config.heads * s->p->config.max_length : 0;
+    size_t attention = rows * s->p->config.heads * s->p->config.max_length;
     int32_t *at = base;
     struct rows *a = &s->a;
-    a->first = take(&at, slots + 1), a->memory = take(&at, slots), a->memory_len = take(&at, slots);
+    a->first = take(&at, rows + 1), a->memory = take(&at, rows), a->memory_len = take(&at, rows);
     a->id = take(&at, rows), a->pos = take(&at, rows), a->cache_at = take(&at, rows),
     a->want = take(&at, want);
     a->self = take(&at, rows), a->self_len = take(&at, rows), a->self_at = take(&at, list);
     a->best = take(&at, best), a->best_score = (float *)take(&at, best);
-    a->weights = (float *)take(&at, weights);
-    return (3 * slots + 1 + 5 * rows + want + list + 2 * best + weights) * sizeof *base;
+    a->attention = (float *)take(&at, attention);
+    return (8 * rows + 1 + want + list + 2 * best + attention) * sizeof *base;
 }
 
 static enum heed_status host_open(struct search *s, struct heed_error *err)
 {
-    size_t bytes = host_layout(s, NULL), slots = s->rows / s->o.beam.width;
+    size_t bytes = host_layout(s, NULL);
     s->block = malloc(bytes);
-    s->slot = calloc(slots, sizeof *s->slot);
+    s->slot = calloc(s->rows, sizeof *s->slot);
     if (!s->block || !s->slot) return error_memory(err, bytes, "a search");
     host_layout(s, s->block);
     return HEED_OK;
@@ -146,52 +143,76 @@ static enum heed_status cache_open(struct search *s, struct heed_error *err)
     return status;
 }
 
-/* For so many sentences at once. */
-static enum heed_status search_make(struct search **out, struct backend *be,
-                                    const struct parameters *p, const struct search_options *o,
-                                    int sentences, struct heed_error *err)
+static void memory_free(struct search *s)
 {
-    const struct heed_config *c = &p->config;
-    const struct beam_options *b = &o->beam;
+    s->be->op->free(s->be, s->cache_block);
+    run_free(s->run);
+    free(s->slot);
+    free(s->block);
+    s->cache_block = s->block = NULL;
+    s->run = NULL;
+    s->slot = NULL;
+}
+
+/* Memory for the largest batch, and at least for `rows` hypotheses and `cached` rows of the cache.
+ * Does nothing where there is as much already. */
+static enum heed_status memory_open(struct search *s, int rows, int cached, struct heed_error *err)
+{
+    const struct heed_config *c = &s->p->config;
+    if (s->run && rows <= s->rows && cached <= s->cached) return HEED_OK;
+    memory_free(s);
+    s->rows = max(s->o.rows, rows);
+    s->source_rows = max(s->o.source_rows, c->max_length);
+    s->cached = max(s->o.rows * CACHE_ROWS, cached);
+    s->candidates = min(beam_candidates_max(c->max_length), min(CANDIDATES_MAX, c->vocab_size));
+    struct run_options r = {.rows_src = s->source_rows,
+                            .rows_tgt = s->rows,
+                            .sentences = s->rows,
+                            .candidates = s->candidates,
+                            .wants = BEAM_REQUIRED,
+                            .cached = s->cached,
+                            .watched = true};
+    enum heed_status status = host_open(s, err);
+    if (!status) status = cache_open(s, err);
+    if (!status) status = run_open(&s->run, s->be, s->p, &r, err);
+    if (status) memory_free(s);
+    return status;
+}
+
+/* Memory for each of the sentences by itself. */
+static enum heed_status memory_for(struct search *s, const struct sentence *sentence, int n,
+                                   struct heed_error *err)
+{
+    int rows = 0, cached = 0;
+    for (int i = 0; i < n; i++) {
+        rows = max(rows, sentence[i].beam.width);
+        cached = max(cached, sentence[i].beam.width * output_longest(s, &sentence[i]));
+    }
+    return memory_open(s, rows, cached, err);
+}
+
+enum heed_status search_open(struct search **out, struct backend *be, const struct parameters *p,
+                             const struct search_options *o, struct heed_error *err)
+{
     struct search *s = calloc(1, sizeof *s);
     if (!s) return error_memory(err, sizeof *s, "a search");
     s->be = be;
     s->p = p;
     s->o = *o;
-    s->rows = sentences * b->width;
-    s->source_rows =
-        max(o->batch_tokens ? o->batch_tokens : sentences * SOURCE_ROWS, c->max_length);
-    s->cached = max(s->rows * CACHE_ROWS, b->width * c->max_length);
-    s->candidates = beam_candidates_max(b, c->max_length);
-    if (s->candidates > CANDIDATES_MAX) s->candidates = CANDIDATES_MAX;
-    if (s->candidates > c->vocab_size) s->candidates = c->vocab_size;
-    struct run_options r = {.rows_src = s->source_rows,
-                            .rows_tgt = s->rows,
-                            .sentences = s->rows / b->width,
-                            .candidates = s->candidates,
-                            .wants = BEAM_REQUIRED,
-                            .cached = s->cached,
-                            .watched = o->watched};
-    enum heed_status status = host_open(s, err);
-    if (!status) status = run_open(&s->run, be, p, &r, err);
-    if (!status) status = cache_open(s, err);
+    if (!s->o.rows) s->o.rows = be->op->step_rows;
+    if (!s->o.source_rows) s->o.source_rows = s->o.rows * SOURCE_ROWS;
+    enum heed_status status = memory_open(s, 1, 1, err);
+    while (status == HEED_ENOMEM && s->o.rows > 1) { /* a device may have less than it prefers */
+        s->o.rows /= 2;
+        s->o.source_rows /= 2;
+        status = memory_open(s, 1, 1, err);
+    }
     if (status) {
         search_free(s);
         return status;
     }
     *out = s;
     return HEED_OK;
-}
-
-/* A device may have less memory than it could make use of. */
-enum heed_status search_open(struct search **out, struct backend *be, const struct parameters *p,
-                             const struct search_options *o, struct heed_error *err)
-{
-    int rows = o->rows ? o->rows : be->op->step_rows;
-    int n = max(o->batch_tokens ? o->batch_tokens / SOURCE_MEAN : rows / o->beam.width, 1);
-    enum heed_status status = search_make(out, be, p, o, n, err);
-    for (; status == HEED_ENOMEM && n > 1; status = search_make(out, be, p, o, n, err)) n /= 2;
-    return status;
 }
 
 static void slot_close(struct slot *k)
@@ -205,11 +226,7 @@ static void slot_close(struct slot *k)
 void search_free(struct search *s)
 {
     if (!s) return;
-    for (int i = 0; i < s->open; i++) slot_close(&s->slot[i]);
-    s->be->op->free(s->be, s->cache_block);
-    run_free(s->run);
-    free(s->slot);
-    free(s->block);
+    memory_free(s);
     free(s);
 }
 
@@ -220,33 +237,32 @@ static size_t attention_bytes(const struct search *s, const struct slot *k, int 
     return (size_t)tokens * s->p->config.heads * k->memory_len * sizeof *k->attention;
 }
 
-static enum heed_status slot_open(struct search *s, int which, const struct beam_wish *wish,
-                                  int longest, const struct packed *b, int i,
-                                  struct heed_error *err)
+/* Opens a slot for a sentence, the i-th of the packed batch b. */
+static enum heed_status slot_open(struct search *s, const struct sentence *x,
+                                  const struct packed *b, int i, struct heed_error *err)
 {
-    struct slot *k = &s->slot[s->open];
-    int width = s->o.beam.width;
-    size_t bytes = (size_t)width * longest * sizeof *k->at;
-    *k = (struct slot){.which = which,
+    struct slot *k = &s->slot[s->open++];
+    int longest = output_longest(s, x);
+    size_t bytes = (size_t)x->beam.width * longest * sizeof *k->at;
+    *k = (struct slot){.sentence = x,
                        .memory = b->src_off[i],
                        .memory_len = b->src_len[i],
-                       .row = s->open * width,
+                       .row = s->rows_wide,
                        .at = malloc(bytes),
                        .next = malloc(bytes)};
-    s->open++;
-    if (s->watch) k->attention = malloc(attention_bytes(s, k, longest));
-    if (!k->at || !k->next || (s->watch && !k->attention))
+    s->rows_wide += x->beam.width;
+    if (x->attention_layer) k->attention = malloc(attention_bytes(s, k, longest));
+    if (!k->at || !k->next || (x->attention_layer && !k->attention))
         return error_memory(err, bytes, "the search for a sentence");
-    struct beam_options o = s->o.beam;
-    /* what is drawn depends on the sentence, not on its place */
+    struct beam_options o = x->beam;
+    /* what is sampled depends on the sentence, not on its place in the text */
     for (int j = 0; j < k->memory_len; j++)
         o.seed = random_at(o.seed, (uint64_t)j, (uint64_t)b->src[k->memory + j]);
-    return beam_init(&k->beam, &o, longest, wish, err);
+    return beam_init(&k->beam, &o, &x->must, s->o.eos, longest, err);
 }
 
-/* Encodes the sentences src[which[..n)] and opens a slot for each. */
-static enum heed_status batch_begin(struct search *s, const struct heed_ids *src,
-                                    const struct beam_wish *wish, const int *which, int n,
+/* Encodes n sentences and opens a slot for each. */
+static enum heed_status batch_begin(struct search *s, const struct sentence *const *x, int n,
                                     struct heed_error *err)
 {
     struct packed b;
@@ -255,21 +271,17 @@ static enum heed_status batch_begin(struct search *s, const struct heed_ids *src
     if (!words) return error_memory(err, bytes, "a batch of sentences");
     pack_begin(&b, words, n, s->source_rows, 0);
     enum heed_status status = HEED_OK;
-    for (int i = 0; i < n; i++) {
-        const struct heed_ids *ids = &src[which[i]];
-        pack_add(&b, ids->v, (int)ids->n, NULL, 0, s->o.bos, s->o.beam.eos);
-    }
-    for (int i = 0; i < n && !status; i++) {
-        const struct beam_wish *w = wish ? &wish[which[i]] : NULL;
-        status = slot_open(s, which[i], w, output_longest(s, &src[which[i]], w), &b, i, err);
-    }
-    s->rows_now = n * s->o.beam.width;
+    for (int i = 0; i < n; i++)
+        pack_add(&b, x[i]->src.v, (int)x[i]->src.n, NULL, 0, s->o.bos, s->o.eos);
+    s->rows_wide = 0;
+    for (int i = 0; i < n && !status; i++) status = slot_open(s, x[i], &b, i, err);
     if (!status) status = run_encode(s->run, &b, err);
     free(words);
     return status;
 }
 
-/* The rows of one sentence, behind the n that are there; *used: of self_at. Returns how many. */
+/* Appends the rows of one sentence to the n rows of a step, and its lists to the *used entries of
+ * self_at. Returns the number of rows. */
 static int slot_rows(const struct search *s, struct slot *k, int n, int wants, int *used)
 {
     const struct rows *a = &s->a;
@@ -279,7 +291,7 @@ static int slot_rows(const struct search *s, struct slot *k, int n, int wants, i
         int32_t *list = k->at + i * k->beam.longest;
         a->id[n] = h->n ? h->id[h->n - 1] : s->o.bos;
         a->pos[n] = h->n;
-        a->cache_at[n] = list[h->n] = h->n * s->rows_now + k->row + i;
+        a->cache_at[n] = list[h->n] = h->n * s->rows_wide + k->row + i;
         a->self[n] = *used;
         a->self_len[n] = h->n + 1;
         memcpy(a->self_at + *used, list, (h->n + 1) * sizeof *list);
@@ -288,7 +300,7 @@ static int slot_rows(const struct search *s, struct slot *k, int n, int wants, i
     return n;
 }
 
-/* The lists of those that live on, from their parents'. */
+/* Copies the lists of the parents to the hypotheses that live on. */
 static void slot_lists(struct slot *k)
 {
     int longest = k->beam.longest;
@@ -301,14 +313,14 @@ static void slot_lists(struct slot *k)
     k->next = swap;
 }
 
-/* Keeps what row n, the only one of its sentence, gave to the source. */
-static void slot_watch(const struct search *s, struct slot *k, int n)
+/* Keeps the attention of row n, the only one of its sentence, to the source. */
+static void slot_attention(const struct search *s, struct slot *k, int n)
 {
     int heads = s->p->config.heads, stride = s->p->config.max_length;
     char *to = (char *)k->attention + attention_bytes(s, k, k->beam.alive[0].n);
     size_t bytes = k->memory_len * sizeof *k->attention;
     for (int h = 0; h < heads; h++)
-        memcpy(to + h * bytes, s->a.weights + ((size_t)n * heads + h) * stride, bytes);
+        memcpy(to + h * bytes, s->a.attention + ((size_t)n * heads + h) * stride, bytes);
 }
 
 static enum heed_status translation_make(struct translation *t, const struct hypothesis *h, int eos,
@@ -327,32 +339,48 @@ static enum heed_status translation_make(struct translation *t, const struct hyp
     return HEED_OK;
 }
 
-static enum heed_status slot_finish(const struct search *s, struct slot *k, struct translation *out,
-                                    struct heed_error *err)
+static enum heed_status slot_finish(struct slot *k, struct heed_error *err)
 {
-    int nbest = s->o.beam.nbest, n = k->beam.done_n < nbest ? k->beam.done_n : nbest;
+    struct translation *out = k->sentence->out;
+    int n = min(k->beam.done_n, k->beam.o.nbest);
     enum heed_status status = HEED_OK;
-    out[(size_t)k->which * nbest].broken = k->beam.broken;
+    out->broken = k->beam.broken;
     for (int i = 0; i < n && !status; i++)
-        status = translation_make(&out[(size_t)k->which * nbest + i], &k->beam.done[i],
-                                  s->o.beam.eos, err);
+        status = translation_make(&out[i], &k->beam.done[i], k->beam.eos, err);
     if (n && !status) {
-        out[(size_t)k->which * nbest].attention = k->attention;
+        out->attention = k->attention;
         k->attention = NULL;
     }
     return status;
 }
 
-/* One position of every open sentence; those that are over leave. */
-static enum heed_status batch_step(struct search *s, struct translation *out,
-                                   struct heed_error *err)
+/* What the open sentences ask of a step together; returns the number of best next tokens. */
+static int step_needs(const struct search *s, struct step *step)
+{
+    int best = 1;
+    bool no_repeat = false;
+    for (int i = 0; i < s->open; i++) {
+        const struct beam *b = &s->slot[i].beam;
+        best = max(best, beam_candidates(b));
+        no_repeat = no_repeat || b->o.no_repeat;
+        step->wants = max(step->wants, beam_wants(b));
+        step->width = max(step->width, b->o.width);
+    }
+    /* With no_repeat the number grows at each step; CUDA graphs are captured per number. */
+    if (no_repeat) best = (best + 7) / 8 * 8;
+    return min(best, s->candidates);
+}
+
+/* Decodes one position of every open sentence; those that are finished leave the batch. All
+ * sentences of a batch have the same attention_layer. */
+static enum heed_status batch_step(struct search *s, struct heed_error *err)
 {
     struct rows *a = &s->a;
+    int layer = s->slot[0].sentence->attention_layer, n = 0;
     struct step step = {.sentences = s->open,
                         .first = a->first,
                         .memory = a->memory,
                         .memory_len = a->memory_len,
-                        .width = s->o.beam.width,
                         .id = a->id,
                         .pos = a->pos,
                         .cache = &s->cache,
@@ -361,15 +389,8 @@ static enum heed_status batch_step(struct search *s, struct translation *out,
                         .self_len = a->self_len,
                         .self_at = a->self_at,
                         .want = a->want,
-                        .watch = s->watch};
-    int n = 0, best = 1, wants = 0;
-    for (int i = 0; i < s->open; i++) {
-        best = max(best, beam_candidates(&s->slot[i].beam));
-        wants = max(wants, beam_wants(&s->slot[i].beam));
-    }
-    if (s->o.beam.no_repeat) best = (best + 7) / 8 * 8; /* so that steps are of few kinds */
-    if (best > s->candidates) best = s->candidates;
-    step.wants = wants;
+                        .watch = layer};
+    int best = step_needs(s, &step), wants = step.wants;
     for (int i = 0; i < s->open; i++) {
         struct slot *k = &s->slot[i];
         a->first[i] = n;
@@ -378,14 +399,14 @@ static enum heed_status batch_step(struct search *s, struct translation *out,
     }
     a->first[s->open] = n;
     enum heed_status status = run_step(s->run, &step, best, a->best, a->best_score, err);
-    if (!status && s->watch) status = run_watched(s->run, n, a->weights, err);
+    if (!status && layer) status = run_watched(s->run, n, a->attention, err);
     int open = 0;
     for (int i = 0; i < s->open; i++) {
         struct slot *k = &s->slot[i];
         size_t at = (size_t)a->first[i] * (best + wants);
-        if (!status && s->watch) slot_watch(s, k, a->first[i]);
+        if (!status && layer) slot_attention(s, k, a->first[i]);
         if (!status) beam_advance(&k->beam, a->best + at, a->best_score + at, best, wants);
-        if (!status && !k->beam.live) status = slot_finish(s, k, out, err);
+        if (!status && !k->beam.live) status = slot_finish(k, err);
         if (status || !k->beam.live) {
             slot_close(k);
             continue;
@@ -399,62 +420,55 @@ static enum heed_status batch_step(struct search *s, struct translation *out,
 
 /* ---- batches by length ---- */
 
-struct by_length {
-    int length, index;
-};
-
-static int compare_length(const void *a, const void *b)
+/* Those that share a batch have the same attention_layer and about the same length. */
+static int compare_sentences(const void *a, const void *b)
 {
-    const struct by_length *x = a, *y = b;
-    return x->length != y->length ? (x->length < y->length ? -1 : 1)
-                                  : (x->index > y->index) - (x->index < y->index);
+    const struct sentence *x = *(const struct sentence *const *)a;
+    const struct sentence *y = *(const struct sentence *const *)b;
+    if (x->attention_layer != y->attention_layer) return x->attention_layer - y->attention_layer;
+    return x->src.n != y->src.n ? (x->src.n < y->src.n ? -1 : 1) : (x > y) - (x < y);
 }
 
-/* Sentences worth translating, shortest first; returns how many. */
-static int sort_by_length(struct by_length *key, const struct heed_ids *src,
-                          const struct beam_wish *wish, int n)
+/* The sentences that have something to translate, in the order of their batches; returns how many.
+ */
+static int sort_sentences(const struct sentence **order, const struct sentence *sentence, int n)
 {
     int m = 0;
     for (int i = 0; i < n; i++)
-        if (src[i].n || (wish && wish[i].prefix.n)) key[m++] = (struct by_length){(int)src[i].n, i};
-    qsort(key, m, sizeof *key, compare_length);
+        if (sentence[i].src.n || sentence[i].must.prefix.n) order[m++] = &sentence[i];
+    qsort(order, m, sizeof *order, compare_sentences);
     return m;
 }
 
-/* How many of the sentences key[..m) make the next batch; their indices. */
-static int batch_choose(const struct search *s, const struct by_length *key, int m,
-                        const struct heed_ids *src, const struct beam_wish *wish, int *which)
+/* How many of the m sentences make the next batch. One sentence always does. */
+static int batch_size(const struct search *s, const struct sentence *const *x, int m)
 {
-    int n = 0, rows = 0, most = 0, width = s->o.beam.width;
-    for (; n < m && (n + 1) * width <= s->rows; n++) {
-        int i = key[n].index;
-        int longest = output_longest(s, &src[i], wish ? &wish[i] : NULL);
-        assert(key[n].length <= search_longest(s) && longest <= s->p->config.max_length);
-        if (longest > most) most = longest;
-        rows += key[n].length + 1;
-        if (n && (rows > s->source_rows || (size_t)(n + 1) * width * most > (size_t)s->cached))
-            break;
-        which[n] = i;
+    int n = 0, rows = 0, source = 0, longest = 0;
+    for (; n < m; n++) {
+        assert((int)x[n]->src.n <= search_longest(s));
+        rows += x[n]->beam.width;
+        source += (int)x[n]->src.n + 1;
+        longest = max(longest, output_longest(s, x[n]));
+        bool fits = rows <= s->o.rows && source <= s->o.source_rows &&
+                    (size_t)rows * longest <= (size_t)s->cached;
+        if (n && (!fits || x[n]->attention_layer != x[0]->attention_layer)) break;
     }
     return n;
 }
 
-enum heed_status search_run(struct search *s, const struct heed_ids *src,
-                            const struct beam_wish *wish, int n, struct translation *out,
+enum heed_status search_run(struct search *s, const struct sentence *sentence, int n,
                             struct heed_error *err)
 {
-    struct by_length *key = malloc((n + 1) * sizeof *key);
-    int *which = malloc(s->rows * sizeof *which);
-    enum heed_status status = HEED_OK;
-    if (!key || !which) status = error_memory(err, n * sizeof *key, "the order of sentences");
-    int m = status ? 0 : sort_by_length(key, src, wish, n);
+    const struct sentence **order = malloc((n + 1) * sizeof *order);
+    if (!order) return error_memory(err, n * sizeof *order, "the order of sentences");
+    enum heed_status status = memory_for(s, sentence, n, err);
+    int m = status ? 0 : sort_sentences(order, sentence, n);
     for (int at = 0, count; at < m && !status; at += count) {
-        count = batch_choose(s, key + at, m - at, src, wish, which);
-        status = batch_begin(s, src, wish, which, count, err);
-        while (s->open && !status) status = batch_step(s, out, err);
+        count = batch_size(s, order + at, m - at);
+        status = batch_begin(s, order + at, count, err);
+        while (s->open && !status) status = batch_step(s, err);
         for (; s->open; s->open--) slot_close(&s->slot[s->open - 1]); /* after a failure */
     }
-    free(which);
-    free(key);
+    free(order);
     return status;
 }

@@ -1,9 +1,11 @@
 /*
- * search.h - from ids to ids: encode once, then one position at a time with a cache.
+ * search.h - from the ids of sentences to the ids of their translations: the encoder runs once per
+ * sentence, the decoder once per output position, with a KV cache.
  *
- * A search belongs to one thread and shares its weights. Sentences are batched by length; those
- * that finish leave the batch, so a step costs only what is still open. What comes out for a
- * sentence does not depend on the others.
+ * A search belongs to one thread and shares its weights with others. Sentences are batched by
+ * length; a sentence that is finished leaves its batch, so a step costs only what is still open.
+ * Each sentence has its own options, and beams of different widths share a batch. The translation
+ * of a sentence does not depend on the other sentences: on a CPU it is the same to the last bit.
  */
 #ifndef HEED_DECODE_SEARCH_H
 #define HEED_DECODE_SEARCH_H
@@ -13,13 +15,10 @@
 struct search;
 
 struct search_options {
-    int bos; /* the end mark is in beam.eos */
-    struct beam_options beam;
-    int longest; /* tokens of an output, end mark included; 0: its source's + 50 (paper 6.1) */
-    /* How much is translated at once: hypotheses of a step, or tokens of the sources; 0: the
-     * default. */
-    int rows, batch_tokens;
-    bool watched; /* see search_watch */
+    int bos, eos; /* ids of the marks */
+    int rows;     /* hypotheses that a step decodes, of all sentences; 0: what the device prefers */
+    int source_rows; /* tokens of the sources of a batch, end marks included; 0: as many as suit
+                      * `rows` */
 };
 
 /* be: as for run_open */
@@ -27,32 +26,37 @@ enum heed_status search_open(struct search **out, struct backend *be, const stru
                              const struct search_options *o, struct heed_error *err);
 void search_free(struct search *s);
 
-/* A translation: ids without marks, each with its log-probability; when it ended by itself
- * (not cut at its longest length), the end mark's as well. */
+/* A translation without marks. token_score has the log-probability of each token and, where the
+ * output ended by itself and was not cut at its longest length, that of the end mark. */
 struct translation {
     struct heed_ids ids;
     float *token_score; /* [ids.n], or [ids.n + 1] when ended */
     bool ended;
-    bool broken;        /* of the first: there are none, since the model's numbers are not finite */
-    double logp, score; /* the sum of the former; by the length penalty */
-    float *attention;   /* [tokens, heads, source tokens + 1] or NULL: see search_watch */
+    bool broken;        /* of the best: there is none, for the model's scores are not finite */
+    double logp, score; /* the sum of token_score; the same with the length penalty */
+    float *attention;   /* [tokens, heads, source tokens + 1] where attention_layer asks for it */
 };
 void translation_release(struct translation *t);
 
-/* Translates n sentences, given without marks and of at most search_longest tokens; wish [n] may be
- * NULL. out is [n * nbest], zeroed by the caller, which releases every one of them even on failure;
- * a sentence with fewer hypotheses leaves some zero. Of an empty source there are none, unless a
- * prefix is given. */
-enum heed_status search_run(struct search *s, const struct heed_ids *src,
-                            const struct beam_wish *wish, int n, struct translation *out,
+/* A sentence and how it is to be translated. */
+struct sentence {
+    struct heed_ids src; /* without end mark, at most search_longest tokens */
+    struct beam_options beam;
+    struct constraints must;
+    int longest; /* tokens of an output, end mark included; 0: 50 more than the source's (paper 6.1)
+                  */
+    /* Counted from 1: out->attention gets the cross-attention of this decoder layer, from every
+     * token of the output, its end mark included, to every token of the source and its end mark.
+     * Only for an output that is given as a whole (must.prefix). 0: no attention is kept. */
+    int attention_layer;
+    struct translation *out; /* [beam.nbest], zeroed by the caller */
+};
+
+/* Translates n sentences. The caller releases every translation of `out` even on failure; those
+ * that were not found stay zero. A sentence without tokens has none, unless a prefix is given. */
+enum heed_status search_run(struct search *s, const struct sentence *sentence, int n,
                             struct heed_error *err);
-/* From the next run on no n-gram of so many tokens may come twice; 0: any may. */
-void search_no_repeat(struct search *s, int n);
-/* From the next run on, translations that are given whole, as prefixes with an end mark, come with
- * the attention that each of their tokens, the end mark included, gave to the source and its end
- * mark in this decoder layer; -1: without. Needs options.watched. */
-void search_watch(struct search *s, int layer);
-/* The most tokens of a source without its end mark. */
+/* The most tokens of a source, without its end mark. */
 int search_longest(const struct search *s);
 
 #endif

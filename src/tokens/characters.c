@@ -44,6 +44,11 @@ bool char_is_ideographic(int32_t c)
     return u_hasBinaryProperty(c, UCHAR_IDEOGRAPHIC);
 }
 
+bool char_is_wide(int32_t c)
+{
+    return (c >= 0x2e80 && c <= 0x9fff) || (c >= 0xff00 && c <= 0xff65);
+}
+
 bool char_is_spaced(int32_t c)
 {
     int32_t width = u_getIntPropertyValue(c, UCHAR_EAST_ASIAN_WIDTH);

@@ -22,6 +22,9 @@ bool char_is_visible(int32_t c);
 /* Whether c is an ideograph (a Chinese character): it has a meaning of its own, and no spaces
  * around it. */
 bool char_is_ideographic(int32_t c);
+/* Whether c is a Chinese, Japanese or full-width character, or a mark of their punctuation: there
+ * are no spaces between those. */
+bool char_is_wide(int32_t c);
 /* Whether c is a letter or digit of a language that has spaces between its words. */
 bool char_is_spaced(int32_t c);
 /* Whether c is an opening bracket or quotation mark; whether it is a closing one. */

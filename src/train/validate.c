@@ -12,7 +12,7 @@
 #include "decode/search.h"
 #include "tokens/tokenizer.h"
 
-/* Lines of text, each NUL-terminated; grown by doubling. */
+/* Lines of text, each NUL-terminated. */
 struct lines {
     char **v;
     int n, cap;
@@ -21,12 +21,12 @@ struct lines {
 struct validator {
     const struct parameters *p;
     struct validator_options o;
-    struct packed **batch; /* [batches] the text as the loss takes it */
+    struct packed **batch; /* [batches] the tokens of both sides, for the loss */
     int batches;
-    /* the text as it is translated */
-    struct search *search; /* NULL: it is not */
-    struct lines ref;
-    struct heed_ids *src; /* [n] sources that fit the model, longer ones cut */
+    /* for BLEU and chrF */
+    struct search *search; /* NULL: nothing is translated */
+    struct lines ref;      /* the references */
+    struct heed_ids *src;  /* [n] tokens of the sources, cut to what the model takes */
     int n, cap;
 };
 
@@ -124,14 +124,14 @@ enum heed_status validator_open(struct validator **out, const struct parameters 
     if (!v) return error_memory(err, sizeof *v, "validation");
     v->p = p;
     v->o = *o;
-    struct search_options greedy = {
-        .bos = tokenizer_bos(o->tokenizer),
-        .beam = {.width = 1, .nbest = 1, .eos = tokenizer_eos(o->tokenizer)}};
+    struct search_options so = {.bos = tokenizer_bos(o->tokenizer),
+                                .eos = tokenizer_eos(o->tokenizer)};
     enum heed_status s = read_batches(v, err);
-    if (!s && o->tokenize) { /* what is wrong with the name should show now and not after hours */
+    if (!s && o->tokenize) {
+        /* an unknown tokenizer is an error now, not at the first validation hours later */
         struct heed_score ignored;
         s = heed_bleu((const char *[]){"a"}, (const char *[]){"a"}, 1, o->tokenize, &ignored, err);
-        if (!s) s = search_open(&v->search, p->be, p, &greedy, err);
+        if (!s) s = search_open(&v->search, p->be, p, &so, err);
         if (!s) s = read_text(v, err);
     }
     if (s) {
@@ -165,6 +165,20 @@ static enum heed_status mean_loss(struct validator *v, struct run *r, double *nl
     return s;
 }
 
+/* Translates all sources by greedy search. out [n], zeroed; the caller releases each of them. */
+static enum heed_status search_greedy(struct validator *v, struct translation *out,
+                                      struct heed_error *err)
+{
+    struct sentence *x = calloc((size_t)v->n + 1, sizeof *x);
+    if (!x) return error_memory(err, (size_t)v->n * sizeof *x, "validation");
+    for (int i = 0; i < v->n; i++)
+        x[i] =
+            (struct sentence){.src = v->src[i], .beam = {.width = 1, .nbest = 1}, .out = &out[i]};
+    enum heed_status s = search_run(v->search, x, v->n, err);
+    free(x);
+    return s;
+}
+
 static enum heed_status translate(struct validator *v, struct validation *result,
                                   struct heed_error *err)
 {
@@ -175,7 +189,7 @@ static enum heed_status translate(struct validator *v, struct validation *result
     struct heed_score bleu, chrf;
     enum heed_status s =
         out && hyp ? HEED_OK : error_memory(err, (size_t)v->n * sizeof *out, "validation");
-    if (!s) s = search_run(v->search, v->src, NULL, v->n, out, err);
+    if (!s) s = search_greedy(v, out, err);
     for (int i = 0; i < v->n && !s; i++) {
         size_t len;
         s = heed_decode(v->o.tokenizer, out[i].ids.v, out[i].ids.n, &hyp[i], &len, err);

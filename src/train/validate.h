@@ -1,6 +1,6 @@
 /*
- * validate.h - how good the model is on text it does not train on: loss, perplexity, BLEU
- * and chrF.
+ * validate.h - how good the model is on validation text, which it does not train on: loss, BLEU and
+ * chrF.
  */
 #ifndef HEED_TRAIN_VALIDATE_H
 #define HEED_TRAIN_VALIDATE_H
@@ -17,15 +17,16 @@ struct validator_options {
     struct heed_corpus corpus;
     const struct heed_tokenizer *tokenizer;
     int batch_tokens;
-    int threads;          /* for the text; 0: all cores */
-    const char *tokenize; /* of BLEU; NULL: nothing is translated */
+    int threads;          /* that read and tokenize the text; 0: all cores */
+    const char *tokenize; /* tokenizer of BLEU, see heed_bleu; NULL: nothing is translated */
 };
 
-/* Reads the whole corpus, once, and keeps its tokens. The parameters are read at each validation.
- */
+/* Reads the whole corpus once and keeps its tokens. p must outlive the validator, and each
+ * validation uses the values that p has then. */
 enum heed_status validator_open(struct validator **out, const struct parameters *p,
                                 const struct validator_options *o, struct heed_error *err);
-/* r: a run with room for batch_tokens rows on each side; its gradients are left alone. */
+/* r: a run with room for batch_tokens rows on each side, which computes the loss; its gradients do
+ * not change. */
 enum heed_status validate(struct validator *v, struct run *r, struct validation *out,
                           struct heed_error *err);
 void validator_free(struct validator *v);
