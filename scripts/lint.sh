@@ -17,7 +17,7 @@ fi
 # shellcheck disable=SC2086
 {
     clang-format-14 --dry-run --Werror $sources
-    shellcheck --severity=warning $scripts
+    shellcheck --severity=warning --external-sources $scripts
 }
 cppcheck --quiet --std=c11 --enable=warning,performance,portability --library=posix --inline-suppr \
     --suppressions-list=scripts/cppcheck.suppress --error-exitcode=1 --template=gcc \

@@ -5,33 +5,9 @@
 # usage: test_bad_input.sh PROGRAM
 # shellcheck disable=SC2046,SC2086 # options are one word each
 set -u
-heed=${1:?usage: test_bad_input.sh PROGRAM}
-dir=$(mktemp -d)
+# shellcheck source=tests/program.sh
+. "$(dirname "$0")/program.sh"
 trap 'umount "$dir/small" 2>/dev/null; rm -rf "$dir"' EXIT
-failures=0
-
-# refuses CODE PATTERN COMMAND...: fails with this code and one sentence that matches
-refuses() {
-    local want=$1 pattern=$2 code
-    shift 2
-    timeout 60 "$heed" "$@" </dev/null >"$dir/out" 2>"$dir/err"
-    code=$?
-    if [ "$code" != "$want" ] || ! grep -Eq -- "$pattern" "$dir/err" ||
-        [ "$(grep -c '^heed: ' "$dir/err")" != 1 ]; then
-        echo "heed $*: exit code $code, expected $want and a sentence with '$pattern'"
-        sed 's/^/    /' "$dir/err"
-        failures=$((failures + 1))
-    fi
-}
-
-# accepts COMMAND...
-accepts() {
-    if ! "$heed" "$@" </dev/null >"$dir/out" 2>"$dir/err"; then
-        echo "heed $*: failed"
-        sed 's/^/    /' "$dir/err"
-        failures=$((failures + 1))
-    fi
-}
 
 for i in $(seq 1 300); do echo "the line number $i of many"; done >"$dir/a"
 sed 's/the line/die Zeile/; s/of many/von vielen/' "$dir/a" >"$dir/b"

@@ -5,15 +5,8 @@
 #
 # usage: test_options.sh PROGRAM
 set -eu
-heed=${1:?usage: test_options.sh PROGRAM}
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failures=0
-
-fail() {
-    echo "$*"
-    failures=$((failures + 1))
-}
+# shellcheck source=tests/program.sh
+. "$(dirname "$0")/program.sh"
 
 # refused CODE SENTENCE ARGUMENTS...: exits with CODE, prints nothing but one sentence that has SENTENCE
 refused() {

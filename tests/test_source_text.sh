@@ -4,15 +4,8 @@
 #
 # usage: test_source_text.sh PROGRAM
 set -u
-heed=${1:?usage: test_source_text.sh PROGRAM}
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failures=0
-
-fail() {
-    echo "$1"
-    failures=$((failures + 1))
-}
+# shellcheck source=tests/program.sh
+. "$(dirname "$0")/program.sh"
 
 # same TEXT OTHER OPTIONS...: both have one translation
 same() {

@@ -4,27 +4,12 @@
 #
 # usage: test_text_files.sh PROGRAM
 set -u
-heed=${1:?usage: test_text_files.sh PROGRAM}
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failures=0
+# shellcheck source=tests/program.sh
+. "$(dirname "$0")/program.sh"
 
-fail() {
-    echo "$1"
-    [ -s "$dir/err" ] && sed 's/^/    /' "$dir/err"
-    failures=$((failures + 1))
-}
-
-# refuses CODE PATTERN INPUT COMMAND...: fails with this code and one sentence that matches
-refuses() {
-    local want=$1 pattern=$2 input=$3 code
-    shift 3
-    timeout -k 5 20 "$heed" "$@" <"$input" >"$dir/out" 2>"$dir/err"
-    code=$?
-    if [ "$code" != "$want" ] || ! grep -Eq -- "$pattern" "$dir/err" ||
-        [ "$(grep -c '^heed: ' "$dir/err")" != 1 ]; then
-        fail "heed $* <$input: exit code $code, expected $want and a sentence with '$pattern'"
-    fi
+# refuses_input CODE PATTERN INPUT ARGUMENTS...: like refuses, with INPUT as standard input
+refuses_input() {
+    input=$3 refuses "$1" "$2" "${@:4}"
 }
 
 for i in $(seq 1 200); do echo "line $i, a dog runs in the park"; done >"$dir/text"
@@ -53,8 +38,8 @@ for form in gz xz; do
         --ref "$dir/text.$form" >"$dir/out" 2>"$dir/err"
     grep -q '^200 sentences' "$dir/out" || fail "evaluate --src text.$form --ref text.$form"
     head -c 300 "$dir/text.$form" >"$dir/cut.$form"
-    refuses 1 "standard input is truncated" "$dir/cut.$form" $translate
-    refuses 1 "$dir/cut.$form is truncated" "$dir/text" score --ref "$dir/cut.$form"
+    refuses_input 1 "standard input is truncated" "$dir/cut.$form" $translate
+    refuses_input 1 "$dir/cut.$form is truncated" "$dir/text" score --ref "$dir/cut.$form"
 done
 
 # other forms are refused by name, everywhere
@@ -70,14 +55,14 @@ printf 'one\rtwo\rthree\r' >"$dir/mac"
 for form in zst:zstd bz2:bzip2 zip:zip utf16le:UTF-16 utf16be:UTF-16 utf16le.bare:UTF-16 \
     utf16be.bare:UTF-16 utf16le.gz:UTF-16 mac:'carriage returns'; do
     file=$dir/${form%%:*} name=${form##*:}
-    refuses 1 "standard input .*$name.*expected" "$file" $translate
-    refuses 1 "standard input .*$name.*expected" "$file" score --ref "$dir/text"
-    refuses 1 "$file .*$name.*expected" "$dir/text" score --ref "$file"
-    refuses 1 "$file .*$name.*expected" "$dir/text" $rescore --score-only "$file"
-    refuses 1 "$file .*$name.*expected" /dev/null evaluate --model "$dir/model" --src "$file" \
+    refuses_input 1 "standard input .*$name.*expected" "$file" $translate
+    refuses_input 1 "standard input .*$name.*expected" "$file" score --ref "$dir/text"
+    refuses_input 1 "$file .*$name.*expected" "$dir/text" score --ref "$file"
+    refuses_input 1 "$file .*$name.*expected" "$dir/text" $rescore --score-only "$file"
+    refuses_input 1 "$file .*$name.*expected" /dev/null evaluate --model "$dir/model" --src "$file" \
         --ref "$dir/text"
-    refuses 1 "$file .*$name.*expected" /dev/null vocab --size 300 --out "$dir/v" "$file"
-    refuses 1 "$file .*$name.*expected" /dev/null train --vocab "$dir/vocab" --preset tiny \
+    refuses_input 1 "$file .*$name.*expected" /dev/null vocab --size 300 --out "$dir/v" "$file"
+    refuses_input 1 "$file .*$name.*expected" /dev/null train --vocab "$dir/vocab" --preset tiny \
         --steps 1 --quiet --src "$dir/text" --src "$file" --tgt "$dir/text" --tgt "$file" \
         --out "$dir/o"
 done
@@ -94,17 +79,17 @@ cp "$dir/model"/* "$dir/broken" 2>/dev/null
 rm "$dir/broken/config.json" && mkfifo "$dir/broken/config.json"
 for odd in "$dir/pipe:a pipe" "$dir/directory:a directory" "/dev/zero:a device"; do
     file=${odd%%:*} kind=${odd##*:}
-    refuses 1 "$file is $kind, expected" "$dir/text" score --ref "$file"
-    refuses 1 "$file is $kind, expected" "$dir/text" $rescore --score-only "$file"
-    refuses 1 "$file is $kind, expected" /dev/null evaluate --model "$dir/model" --src "$file" \
+    refuses_input 1 "$file is $kind, expected" "$dir/text" score --ref "$file"
+    refuses_input 1 "$file is $kind, expected" "$dir/text" $rescore --score-only "$file"
+    refuses_input 1 "$file is $kind, expected" /dev/null evaluate --model "$dir/model" --src "$file" \
         --ref "$dir/text"
-    refuses 1 "$file is $kind, expected" /dev/null vocab --size 300 --out "$dir/v" "$file"
-    refuses 1 "$file is $kind, expected" /dev/null train --vocab "$file" --preset tiny --steps 1 \
+    refuses_input 1 "$file is $kind, expected" /dev/null vocab --size 300 --out "$dir/v" "$file"
+    refuses_input 1 "$file is $kind, expected" /dev/null train --vocab "$file" --preset tiny --steps 1 \
         --quiet --src "$dir/text" --tgt "$dir/text" --out "$dir/o"
-    refuses 1 "$file is $kind, expected" /dev/null train --vocab "$dir/vocab" --preset tiny \
+    refuses_input 1 "$file is $kind, expected" /dev/null train --vocab "$dir/vocab" --preset tiny \
         --steps 1 --quiet --src "$file" --tgt "$dir/text" --out "$dir/o"
 done
-refuses 1 "$dir/broken/config.json is a pipe, expected" /dev/null translate --model "$dir/broken"
+refuses_input 1 "$dir/broken/config.json is a pipe, expected" /dev/null translate --model "$dir/broken"
 
 # a pipe that is open already is read where once is enough
 "$heed" score --ref <(cat "$dir/text") <"$dir/text" >"$dir/out" 2>"$dir/err"
@@ -114,7 +99,7 @@ cmp -s "$dir/out" "$dir/score" || fail "score --ref <(cat text.xz)"
 "$heed" evaluate --model "$dir/model" --beam 1 --max-length 5 --quiet --src /dev/stdin \
     --ref "$dir/text" <"$dir/text" >"$dir/out" 2>"$dir/err"
 grep -q '^200 sentences' "$dir/out" || fail "evaluate --src /dev/stdin"
-refuses 1 "/dev/stdin is a pipe, expected a regular file" <(cat "$dir/text") vocab --size 300 \
+refuses_input 1 "/dev/stdin is a pipe, expected a regular file" <(cat "$dir/text") vocab --size 300 \
     --out "$dir/v" /dev/stdin
 
 # SIGTERM ends a program that waits for input

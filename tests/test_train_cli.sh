@@ -4,34 +4,9 @@
 #
 # usage: test_train_cli.sh PROGRAM
 set -u
-heed=${1:?usage: test_train_cli.sh PROGRAM}
-dir=$(mktemp -d)
+# shellcheck source=tests/program.sh
+. "$(dirname "$0")/program.sh"
 export OMP_NUM_THREADS=1
-trap 'rm -rf "$dir"' EXIT
-failures=0
-
-fail() {
-    echo "$1"
-    sed 's/^/    /' "$dir/err"
-    failures=$((failures + 1))
-}
-
-# refuses CODE PATTERN COMMAND...: fails with this code and one sentence that matches
-refuses() {
-    local want=$1 pattern=$2 code
-    shift 2
-    timeout 60 "$heed" "$@" </dev/null >"$dir/out" 2>"$dir/err"
-    code=$?
-    if [ "$code" != "$want" ] || ! grep -Eq -- "$pattern" "$dir/err" ||
-        [ "$(grep -c '^heed: ' "$dir/err")" != 1 ]; then
-        fail "heed $*: exit code $code, expected $want and a sentence with '$pattern'"
-    fi
-}
-
-# accepts COMMAND...
-accepts() {
-    timeout 60 "$heed" "$@" </dev/null >"$dir/out" 2>"$dir/err" || fail "heed $*: failed"
-}
 
 # says PATTERN COMMAND...: succeeds, and a line on stderr matches
 says() {

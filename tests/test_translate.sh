@@ -4,15 +4,8 @@
 #
 # usage: test_translate.sh PROGRAM
 set -eu
-heed=${1:?usage: test_translate.sh PROGRAM}
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failures=0
-
-fail() {
-    echo "$*"
-    failures=$((failures + 1))
-}
+# shellcheck source=tests/program.sh
+. "$(dirname "$0")/program.sh"
 
 awk -v seed=5 -v lines=3200 -v longest=10 -f "$(dirname "$0")/reversals.awk" >"$dir/pairs"
 head -n 3000 "$dir/pairs" >"$dir/train.tsv"
