@@ -1,14 +1,15 @@
 /*
- * test_api.c - heed.h called wrongly: NULL, counts below 0 and numbers at the ends of their types.
- * Every such call returns HEED_EARG, or NULL, with a sentence, and leaves its results alone.
+ * test_api.c - wrong calls of heed.h: NULL, negative counts and numbers at the ends of their types.
+ * Every such call returns HEED_EARG, or NULL, with a sentence, and does not change its output
+ * parameters.
  */
 #include "small_model.h"
 
 #include <limits.h>
 #include <math.h>
 
-/* The address sanitizer, where it is built in: memory that is not there is NULL, as elsewhere.
- * GCC's is a shared library, which sees only what the program exports. */
+/* Options of AddressSanitizer: an allocation that is too large returns NULL, as without a
+ * sanitizer. The function is exported, because GCC's sanitizer is a shared library. */
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -21,7 +22,7 @@ static struct heed_session *session;
 static const char *const text[] = {"one two", "two", NULL};
 static const char *pairs, *model_dir;
 
-/* A model of one step. */
+/* A model that was trained for one step. */
 static int setup(void **state)
 {
     if (folder_make(state)) return -1;
@@ -55,7 +56,7 @@ static int teardown(void **state)
     return folder_remove(state);
 }
 
-/* The sentence of the last call, and whether it names what was wrong. */
+/* Checks that the last call failed with HEED_EARG and a sentence that names what was wrong. */
 static struct heed_error err;
 
 static void refused(enum heed_status status, const char *names)
@@ -66,7 +67,7 @@ static void refused(enum heed_status status, const char *names)
     err = (struct heed_error){0};
 }
 
-/* The same of a call that returns an object. */
+/* The same for a call that returns an object. */
 static void refused_object(const void *object, const char *names)
 {
     assert_null(object);

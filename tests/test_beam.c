@@ -1,9 +1,9 @@
 /*
- * test_beam.c - the search for one sentence against all there is to find.
+ * test_beam.c - beam search for one sentence, compared with a list of all outputs.
  *
  * The model is a table: the next token's probabilities are drawn from a hash of the tokens so far.
- * With so few tokens every output can be listed, and a beam that is wide enough must find the best
- * of them, in order.
+ * There are so few tokens that every output can be listed, and a beam that is wide enough must find
+ * the best of them, in order.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 
 enum { V = 3, EOS = 0, LONGEST = 5, WIDE = 64, OUTPUTS = 256, WANTS = 2 };
 
-/* The log-probabilities behind n tokens. */
+/* The log-probabilities of the token after n tokens. */
 static void model(uint64_t seed, const int32_t *id, int n, double logp[V])
 {
     double sum = 0;
@@ -28,7 +28,7 @@ static void model(uint64_t seed, const int32_t *id, int n, double logp[V])
     for (int v = 0; v < V; v++) logp[v] = (float)log(logp[v] / sum);
 }
 
-/* The best tokens and those wanted, behind one hypothesis. */
+/* The best next tokens of one hypothesis, and the tokens that it asks for. */
 static void fill_row(const struct beam *b, int row, uint64_t seed, int best, int wants, int32_t *id,
                      float *score)
 {
@@ -45,7 +45,7 @@ static void fill_row(const struct beam *b, int row, uint64_t seed, int best, int
     for (int i = 0; i < best + wants; i++) score[i] = id[i] < 0 ? -INFINITY : (float)logp[id[i]];
 }
 
-/* Runs a beam to its end. Returns the steps. */
+/* Runs a beam to its end. Returns the number of steps. */
 static int search(struct beam *b, const struct beam_options *o, const struct constraints *wish,
                   uint64_t seed)
 {
@@ -139,9 +139,9 @@ static void test_finds_the_best(void **state)
                                  .min_length = (int)(seed / 16 % 3),
                                  .no_repeat = seed / 48 % 3 ? 0 : 2};
         struct constraints wish = {.banned = &phrase[seed % 2],
-                                 .banned_n = seed % 5 == 0,
-                                 .required = phrase + seed % 2,
-                                 .required_n = seed % 7 ? 0 : 1 + (int)(seed % 2)};
+                                   .banned_n = seed % 5 == 0,
+                                   .required = phrase + seed % 2,
+                                   .required_n = seed % 7 ? 0 : 1 + (int)(seed % 2)};
         if (wish.banned_n) wish.required_n = 0;
         struct beam b;
         search(&b, &o, &wish, seed);
@@ -163,11 +163,11 @@ static void test_finds_the_best(void **state)
     }
 }
 
-/* However narrow the beam and unlikely the phrase, it is there. */
+/* Required phrases are in the output even with a narrow beam and if they are unlikely. */
 static void test_required(void **state)
 {
     (void)state;
-    /* the second pair begins alike */
+    /* both phrases begin with the same token */
     static int32_t word[] = {1, 2, 2, 1, 1};
     static const struct heed_ids pair[][2] = {{{word, 2, 0}, {word + 1, 2, 0}},
                                               {{word, 2, 0}, {word + 3, 2, 0}}};
@@ -177,7 +177,7 @@ static void test_required(void **state)
                                  .length_penalty = 0.6f,
                                  .no_repeat = seed / 12 % 2 ? 1 : 0};
         struct constraints wish = {.required = pair[seed / 6 % 2],
-                                 .required_n = 1 + (int)(seed / 3 % 2)};
+                                   .required_n = 1 + (int)(seed / 3 % 2)};
         struct beam b;
         search(&b, &o, &wish, seed);
         assert_true(b.done_n > 0);
@@ -215,7 +215,7 @@ static void test_one_is_greedy(void **state)
     }
 }
 
-/* The search ends as soon as nothing better can come, and never before the best is found. */
+/* The search ends as soon as no better output is possible, and never before the best is found. */
 static void test_stops_early(void **state)
 {
     (void)state;
@@ -229,7 +229,8 @@ static void test_stops_early(void **state)
     assert_in_range(early, 50, 499);
 }
 
-/* Outputs come as often as the model says, changed by temperature, top_k and top_p. */
+/* Sampling draws outputs with the probabilities of the model, changed by temperature, top_k and
+ * top_p. */
 static void test_draws(void **state)
 {
     (void)state;
@@ -262,7 +263,7 @@ static void test_draws(void **state)
     }
 }
 
-/* The same seed draws the same, another one something else; of one token there is no choice. */
+/* The same seed draws the same outputs, another seed others; with top_k 1 there is no choice. */
 static void test_draws_again(void **state)
 {
     (void)state;

@@ -1,8 +1,10 @@
 /*
- * test_golden_beam.c - our search against a plain one: tests/golden/beam.py wrote the file.
+ * test_golden_beam.c - beam search compared with a plain one in Python: tests/golden/beam.py wrote
+ * the file.
  *
  * The same ids in the same order on each backend, all sentences at once or one at a time. The
- * script computes in double, and no decision of its searches hangs on less than f32 can tell.
+ * script computes in double, and no two candidates that it chooses between are closer than f32 can
+ * tell apart.
  *
  * Tolerances. Token log-probabilities and scores are within 1e-5; ref is 2e-6 off in the worst,
  * cpu 6e-6. The sum of up to 64 of the former is within 1e-5 of its size where that is over 1; cpu
@@ -31,7 +33,7 @@ struct golden {
     int sources;
 };
 
-/* What the file says about one setup: of each source, output and token in turn. */
+/* The expected results of one setup, for each source, output and token in turn. */
 struct want {
     struct beam_options beam;
     int longest;
@@ -103,7 +105,7 @@ static void sources_read(struct golden *g)
     g->sources = (int)n;
 }
 
-/* The parameters of model.py, but for those the script changed. */
+/* The parameters of model.py, except those that beam.py changed. */
 static void parameters_read(struct golden *g)
 {
     struct parameters *p = g->toy.p;
@@ -188,7 +190,8 @@ static void check_attention(struct search *search, const struct golden *g, struc
     for (int i = 0; i < LAYERS; i++) translation_release(&out[i]);
 }
 
-/* A translation given whole, or half of it, must come back with the very scores it had. */
+/* A translation that is given whole, or its first half, must have exactly the scores that the
+ * search found. */
 static void check_given(struct search *search, const struct golden *g, const struct want *w,
                         const struct translation *t, int source)
 {

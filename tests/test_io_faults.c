@@ -1,13 +1,13 @@
 /*
- * test_io_faults.c - the disk fails at every call, one after another.
+ * test_io_faults.c - makes each system call on a file fail, one after another.
  *
- * The calls that reach the disk are defined here, in place of the C library's. An operation is run
- * again and again; each time one more of its calls is let through before one goes wrong, until the
- * operation ends before that. Either it succeeds with the right bytes, or it fails with a sentence;
- * then what was there before is whole, and the next try without faults gives the same bytes as if
- * nothing had happened. Power cuts are another matter: see test_kill.sh.
+ * These calls are defined here and replace the C library's. An operation is run again and again;
+ * each time one more of its calls succeeds before one fails, until the operation ends without
+ * reaching that one. Either it succeeds with the right bytes, or it fails with a sentence; then
+ * older files are complete, and the next run without faults gives the same bytes as if nothing had
+ * happened. Power cuts are another matter: see test_kill.sh.
  *
- * HEED_TEST_ALL makes every single call fail; else, the further on, the larger the steps.
+ * With HEED_TEST_ALL every single call fails once; without it the steps grow.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -26,13 +26,13 @@
 
 /* ---- faults ---- */
 
-/* What a call does to a file. */
+/* Kinds of calls. */
 enum call { READS = 1, WRITES = 2, TRANSFERS = 4 };
 
 static const struct kind {
     const char *name;
-    int error;      /* 0: a part of what was asked for is done */
-    unsigned calls; /* that it befalls: those with any of these marks */
+    int error;      /* what the call sets errno to; 0: it does a part of what was asked for */
+    unsigned calls; /* kinds of calls that can have this fault */
     bool stays;     /* every later call fails as well */
 } kinds[] = {
     {"short reads and writes", 0, TRANSFERS, true},
@@ -51,10 +51,10 @@ static struct {
     atomic_bool fired;
 } fault;
 
-/* Only calls of heed are counted, which is part of this program. */
+/* Only calls from heed are counted, which is linked into this program. */
 extern char __executable_start[], etext[];
 
-/* True: this call is to go wrong; errno says how. */
+/* Whether this call is to fail; sets errno. */
 static bool strikes(unsigned call, const void *caller)
 {
     if (!atomic_load(&fault.armed) || !(call & fault.kind->calls)) return false;
@@ -79,7 +79,7 @@ EXPORTED int open(const char *path, int flags, ...)
     return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 
-/* A transfer that is cut short does a part, at least one byte. */
+/* A short read or write transfers a part, at least one byte. */
 EXPORTED ssize_t read(int fd, void *data, size_t n)
 {
     if (strikes(READS | TRANSFERS, CALLER)) {
@@ -98,8 +98,7 @@ EXPORTED ssize_t write(int fd, const void *data, size_t n)
     return syscall(SYS_write, fd, data, n);
 }
 
-/* Nothing here needs the disk itself, and waiting for it takes time. It may be interrupted, but has
- * no parts. */
+/* fsync does nothing here, which saves time. It may be interrupted, but cannot be done in part. */
 EXPORTED int fsync(int fd)
 {
     (void)fd;
@@ -251,7 +250,8 @@ static void no_run(void)
     remove_tree(run_dir);
 }
 
-/* Whatever is named step-N is whole: the files that an undisturbed run has at this step. */
+/* Every directory called step-N is complete: its files are those of an undisturbed run at this
+ * step. */
 static void check_checkpoints(void)
 {
     static const char *const name[] = {"trainer.json", "state.safetensors", "model.safetensors",
@@ -271,7 +271,7 @@ static void check_checkpoints(void)
     if (file_exists(in(run_dir, "best/model.safetensors"))) must_load(in(run_dir, "best"));
 }
 
-/* Without faults it goes on to the same end. */
+/* Without faults the run is resumed and ends with the same bytes. */
 static void check_training(bool done)
 {
     struct heed_error err = {0};
@@ -366,7 +366,7 @@ static const struct operation {
     {"load a model", nothing, run_load, check_nothing},
 };
 
-/* Runs an operation whose n-th call of a kind fails; false: it has fewer. */
+/* Runs an operation whose n-th call of a kind fails; returns false where it has fewer. */
 static bool run_with(const struct operation *op, const struct kind *kind, long n)
 {
     struct heed_error err = {0};

@@ -1,14 +1,14 @@
 /*
- * test_no_memory.c - memory runs out at every allocation, one after another.
+ * test_no_memory.c - makes each allocation fail, one after another.
  *
- * malloc and its relatives are defined here, so that this program's own take the place of the C
- * library's for heed and for every library under it. An operation is run again and again; each time
- * one more of its allocations is let through before one is refused, until the operation ends before
- * that. Every time it must either say so in a sentence or do without, and work the next time.
- * Whose allocations are refused is told from the address that the call comes from. Under the
- * address sanitizer the same shows that nothing is lost or used on the way.
+ * malloc and its relatives are defined here and replace the C library's for heed and for every
+ * library that it uses. An operation is run again and again; each time one more of its allocations
+ * succeeds before one fails, until the operation ends without reaching that one. Every time it must
+ * either fail with a sentence or manage without the memory, and work the next time. The address of
+ * the caller tells whose allocation it is. Under AddressSanitizer the test also shows that nothing
+ * leaks.
  *
- * HEED_TEST_ALL refuses every single allocation; else, the further on, the larger the steps.
+ * With HEED_TEST_ALL every single allocation fails once; without it the steps grow.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -20,12 +20,13 @@
 
 #include "task.h"
 
-/* ---- what memory comes from ---- */
+/* ---- the real allocators ---- */
 
-/* Memory is asked for before a sanitizer has begun; what runs then must do without its checks. */
+/* Memory is allocated before a sanitizer has started; code that runs then must not be instrumented.
+ */
 #define EARLY __attribute__((no_sanitize("address", "undefined", "thread")))
 
-/* The C library's own, and a sanitizer's, which come first where there is one. */
+/* The functions of the C library, and those of a sanitizer, which are used where there is one. */
 #define EXPORTED EARLY __attribute__((visibility("default"), noinline))
 #define WEAK     __attribute__((weak))
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t),
@@ -41,7 +42,7 @@ const char *__asan_default_options(void)
     return "alloc_dealloc_mismatch=0";
 }
 
-/* ---- who asks for memory ---- */
+/* ---- whose allocation it is ---- */
 
 enum owner {
     HEED, /* heed itself, and the C library on its behalf */
@@ -51,7 +52,7 @@ enum owner {
 };
 static const char *const owner_name[] = {"heed", "jansson", "zlib and xz"};
 
-/* Others get all the memory they ask for, because they cannot do without, whoever calls them:
+/* Allocations of other libraries never fail, because these do not survive it:
  * - SentencePiece: a message of its protobuf that has no memory to grow crashes when it is freed.
  * - ICU goes on without what it could not load, such as its list of abbreviations, and loses
  * memory.
@@ -62,7 +63,7 @@ static const struct {
 } library[] = {
     {"libjansson", JANSSON}, {"libz.so", COMPRESSION}, {"liblzma", COMPRESSION}, {"libc.so", HEED}};
 
-/* Addresses of code, and whose it is. */
+/* Ranges of addresses of code, and the library they belong to. */
 struct range {
     uintptr_t from, to;
     enum owner owner;
@@ -73,7 +74,7 @@ static int ranges;
 static enum owner owner_of_file(const char *name)
 {
     if (!*name) return HEED; /* this program */
-    /* A sanitizer asks the C library for memory when a thread starts, and gives up without. */
+    /* A sanitizer allocates memory when a thread starts, and ends the program without. */
     if (__interceptor_malloc && strstr(name, "libc.so")) return OTHERS;
     for (size_t i = 0; i < sizeof library / sizeof *library; i++)
         if (strstr(name, library[i].part)) return library[i].owner;
@@ -100,20 +101,20 @@ static enum owner owner_of(const void *caller)
     return OTHERS;
 }
 
-/* ---- refusing it ---- */
+/* ---- failing allocations ---- */
 
 static struct {
     atomic_bool armed;
     enum owner owner; /* whose calls are counted */
-    bool stays;       /* once refused, always refused */
-    atomic_long left; /* calls until the refused one */
+    bool stays;       /* after the first failure, all later allocations fail */
+    atomic_long left; /* allocations until the one that fails */
     atomic_bool fired;
 } fault;
 
 /* The one call that its library does not survive: where the buffer of jansson's lexer grows. It
  * drops the character there is no room for and goes on, until an assertion about the text fails. */
 static const void *lexer_growth;
-static size_t watched; /* bytes; a malloc of so many is taken for that call; 0: none is */
+static size_t watched; /* a malloc of so many bytes is taken for that call; 0: none is */
 
 EARLY static bool refuse(const void *caller)
 {
@@ -168,7 +169,8 @@ EXPORTED int posix_memalign(void **p, size_t align, size_t n)
     return 0;
 }
 
-/* operator new, which calls malloc from within its own library: whose call it is, is told here. */
+/* operator new would call malloc from the C++ library, so that the owner of an allocation is found
+ * here. */
 extern void _ZSt17__throw_bad_allocv(void) __attribute__((noreturn)); /* std::__throw_bad_alloc() */
 EXPORTED void *_Znwm(size_t n);
 EXPORTED void *_Znam(size_t n);
@@ -212,7 +214,7 @@ void *_ZnamRKSt9nothrow_t(size_t n, const void *nothrow)
 
 /* ---- operations ---- */
 
-/* What all of them use; made before any memory is refused. */
+/* Used by all operations; made before any allocation fails. */
 static struct heed_engine *engine;
 static struct heed_model *model;
 static char dir_a[192], dir_b[192], dir_small[192], dir_out[192], compressed[192];
@@ -276,7 +278,7 @@ static const char *const source[] = {
     "a b c d", "a b c d e f g h i j a b c d e f g h i j a b c d e f g h i j a b c. Mr. b. D e f g "
                "h i j a b c d "
                "e f g h i j a b c d e f g h i j. A b c d e f g h i j a b c d e f g h i j."};
-static char translated[2][512]; /* as they are with memory */
+static char translated[2][512]; /* the results without failures */
 
 static enum heed_status translate(struct heed_error *err)
 {
@@ -302,7 +304,8 @@ static enum heed_status translate(struct heed_error *err)
         if (!translated[i][0]) snprintf(translated[i], sizeof translated[i], "%s", text);
         assert_string_equal(text, translated[i]);
     }
-    if (st && !heed_translate(s, request, 3, &out, NULL)) /* it did not stick */
+    if (st &&
+        !heed_translate(s, request, 3, &out, NULL)) /* the failure has no effect on later calls */
         assert_string_equal(out[0].result->text, translated[0]);
     heed_session_free(s);
     return st;
@@ -404,7 +407,7 @@ enum { OPERATIONS = sizeof operation / sizeof *operation };
 
 /* ---- the test ---- */
 
-/* Runs an operation whose n-th allocation of an owner is refused; false: it has fewer. */
+/* Runs an operation whose n-th allocation of an owner fails; returns false where it has fewer. */
 static bool run_without(const struct operation *op, enum owner owner, long n, bool stays)
 {
     struct heed_error err = {0};

@@ -20,7 +20,7 @@ static struct heed_model *model;
 static char source[TEXTS][64];
 static const char *text[TEXTS];
 
-/* A small model that has seen a little of: read out a number, digit by digit. */
+/* A small model, trained a little to read numbers out digit by digit. */
 static int setup(void **state)
 {
     if (folder_make(state)) return -1;
@@ -115,11 +115,11 @@ struct worker {
     pthread_t thread;
     struct heed_session *s;
     const struct heed_answer *want;
-    int step; /* texts of a call */
+    int step; /* texts per call */
     int wrong;
 };
 
-/* No assertions here: cmocka's jump out of the main thread only. */
+/* No assertions in threads: cmocka's can only leave the main thread. */
 static void *work(void *arg)
 {
     struct worker *w = arg;
@@ -238,7 +238,8 @@ static void test_nothing(void **state)
     heed_session_free(s);
 }
 
-/* A long text is its sentences, with the white space between them; the scores are sums. */
+/* A long text is translated sentence by sentence, with the white space between them; its scores are
+ * sums. */
 static void test_long_text(void **state)
 {
     (void)state;
@@ -258,7 +259,7 @@ static void test_long_text(void **state)
     out = ask(s, (struct heed_request){.text = whole, .options = &several});
     assert_string_equal(out->result->text, want);
     assert_true(out->result->score == score);
-    /* one sentence, longer than the model takes: cut */
+    /* one sentence, longer than the model takes, is cut */
     memset(whole, 'x', 2000);
     whole[2000] = '\0';
     out = ask(s, (struct heed_request){.text = whole});
@@ -411,7 +412,8 @@ static const char *model_scaled(float by)
     return at("scaled");
 }
 
-/* Finite weights so large that sums of their products are not: no translation has such scores. */
+/* Weights are finite but so large that scores are not: such texts get an error, not a translation.
+ */
 static void test_huge_weights(void **state)
 {
     (void)state;
@@ -480,7 +482,7 @@ static void test_second_search(void **state)
     (void)state;
     struct heed_translate_options o = heed_translate_defaults();
     struct heed_session *s = open_session();
-    o.min_length = 34; /* more than there is to say */
+    o.min_length = 34; /* longer than any translation without repeats */
     const struct heed_answer *out = translate(s, text, TEXTS, &o);
     int mended = 0;
     for (int i = 0; i < TEXTS; i++) {
@@ -494,7 +496,8 @@ static void test_second_search(void **state)
     heed_session_free(s);
 }
 
-/* A tag is part of the source: it changes what comes out, and must be known. */
+/* A tag is part of the source: it changes the translation, and must be one that the vocabulary has.
+ */
 static void test_language(void **state)
 {
     (void)state;

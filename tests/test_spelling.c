@@ -1,6 +1,7 @@
 /*
- * test_spelling.c - what a vocabulary cannot spell: what is read of a text, where the rest goes in
- * its translation, what is told of it. A vocabulary that knows its bytes changes nothing.
+ * test_spelling.c - characters that a vocabulary cannot spell: what the model reads of a text,
+ * where the rest is copied to in the translation, and what is reported. With a vocabulary whose
+ * bytes the model has learned, nothing is changed.
  */
 #include "small_model.h"
 
@@ -14,7 +15,7 @@ static struct heed_engine *engine;
 static struct heed_model *model;
 static const struct heed_tokenizer *vocab; /* of the model */
 
-/* Numbers are read out, with all letters somewhere; and a few Chinese characters. */
+/* Pairs of numbers and their words, with every letter somewhere, and a few Chinese characters. */
 static const char *put_pairs(void)
 {
     char *pairs = NULL;
@@ -90,7 +91,7 @@ static void test_vocabularies(void **state)
 
 /* ---- what is read ---- */
 
-/* Stretches that are copied in [], those that are left out in {}. */
+/* Shows the text with stretches that are copied in [] and those that are left out in {}. */
 static const struct {
     const char *text, *read, *stretches;
 } reading[] = {
@@ -212,7 +213,7 @@ static void test_restoring(void **state)
         assert_int_equal(r.len, strlen(r.text));
         assert_int_equal(r.flags, HEED_FLAG_UNSPELLED);
         assert_int_equal(r.copied_n, s.n);
-        /* words that are copied come from themselves, the others from where they came */
+        /* copied words are linked to themselves, and the links of the others stay */
         for (int k = 0; k < whole->targets; k++) {
             const struct heed_span *t = &whole->target[k];
             if (whole->link[k] < 0) continue;
@@ -234,8 +235,8 @@ static void test_restoring(void **state)
     }
 }
 
-/* The time for a stretch does not grow with the text, even where hardly any word has a link: with
- * all words looked at for each, this would take hours. */
+/* The time for a stretch does not grow with the length of the text, even where hardly any word has
+ * a link; if all words were searched for each stretch, this would take hours. */
 static void test_many_stretches(void **state)
 {
     (void)state;
@@ -287,7 +288,7 @@ static void test_made_up(void **state)
     assert_int_equal(x.left_out.n, 3);
     assert_string_equal(x.left_out.v[0], "😀");
     target_release(&x);
-    /* what was asked for is not made up */
+    /* bytes that a constraint asks for are not left out */
     request.required = (const char *[]){"so 😀"}, request.required_n = 1;
     struct heed_result r = {0};
     int found;
@@ -321,7 +322,7 @@ static const struct heed_answer *translate(struct heed_session *s,
     return out;
 }
 
-/* Of spellings that are there and not, at random. */
+/* A random text of parts that the vocabulary can and cannot spell. */
 static void make_text(char *text, size_t size, uint64_t seed)
 {
     static const char *const part[] = {"Number",  " ",
@@ -389,7 +390,7 @@ static void test_any_text(void **state)
     heed_session_free(alone);
 }
 
-/* What the vocabulary spells is translated as if the rest were not there. */
+/* The part that the vocabulary can spell is translated as if the rest were not there. */
 static void test_same(void **state)
 {
     (void)state;
@@ -417,7 +418,7 @@ static void test_same(void **state)
     heed_session_free(s);
 }
 
-/* Given back, a translation has the score it had; what cannot be spelled is not asked about. */
+/* A translation that is given back has the same score; what cannot be spelled does not count. */
 static void test_scores(void **state)
 {
     (void)state;
