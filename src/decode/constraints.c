@@ -5,20 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/error.h"
 #include "decode/pieces.h"
 #include "tokens/characters.h"
 #include "tokens/sentences.h"
+#include "tokens/spm.h"
 #include "tokens/tokenizer.h"
 
 static enum heed_status append_id(struct heed_ids *ids, int32_t id, struct heed_error *err)
 {
-    int32_t *v = realloc(ids->v, (ids->n + 1) * sizeof *v);
-    if (!v) return error_memory(err, (ids->n + 1) * sizeof *v, "a translation");
-    v[ids->n++] = id;
-    ids->v = v;
-    ids->cap = ids->n;
-    return HEED_OK;
+    enum heed_status status =
+        array_reserve(&ids->v, &ids->cap, ids->n + 1, sizeof *ids->v, "a translation", err);
+    if (!status) ids->v[ids->n++] = id;
+    return status;
 }
 
 /* The tokens of a phrase inside of a translation. The vocabulary puts the mark of a space before
@@ -27,11 +27,10 @@ static enum heed_status append_id(struct heed_ids *ids, int32_t id, struct heed_
 static enum heed_status phrase_make(struct heed_ids *ids, const struct heed_tokenizer *t,
                                     const char *text, struct heed_error *err)
 {
-    static const char space[] = "\xe2\x96\x81";
     enum heed_status status = heed_encode(t, text, strlen(text), ids, err);
     if (status) return status;
     if (ids->n > 1 && char_is_wide(char_behind(text, 0)) &&
-        !strcmp(heed_tokenizer_piece(t, ids->v[0]), space))
+        !strcmp(heed_tokenizer_piece(t, ids->v[0]), SPM_SPACE))
         memmove(ids->v, ids->v + 1, --ids->n * sizeof *ids->v);
     return ids->n ? HEED_OK : error_set(err, HEED_EARG, "a required or banned phrase is empty");
 }

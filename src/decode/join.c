@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/error.h"
 #include "tokens/characters.h"
 #include "tokens/tokenizer.h"
@@ -20,7 +21,8 @@ bool text_has(const char *text, size_t len, const char *part, size_t part_len)
 enum heed_status strings_add(struct strings *x, const char *text, size_t len,
                              struct heed_error *err)
 {
-    bool full = (x->n & (x->n - 1)) == 0; /* there is room for the next power of two */
+    /* There is room up to the next power of two; heed_result, where v goes, has no capacity. */
+    bool full = (x->n & (x->n - 1)) == 0;
     char **v = full ? realloc(x->v, ((size_t)x->n * 2 + 1) * sizeof *v) : x->v;
     if (v) x->v = v;
     char *copy = v ? strndup(text, len) : NULL;
@@ -117,13 +119,9 @@ struct string {
 static enum heed_status append(struct string *s, const char *text, size_t len,
                                struct heed_error *err)
 {
-    if (s->cap - s->n <= len) {
-        size_t cap = s->cap * 2 + len + 1;
-        char *v = realloc(s->v, cap);
-        if (!v) return error_memory(err, cap, "a translation");
-        s->v = v;
-        s->cap = cap;
-    }
+    enum heed_status status =
+        array_reserve(&s->v, &s->cap, s->n + len + 1, 1, "a translation", err);
+    if (status) return status;
     memcpy(s->v + s->n, text, len);
     s->n += len;
     s->v[s->n] = '\0';

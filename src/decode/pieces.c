@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/error.h"
 #include "decode/request.h"
 #include "tokens/sentences.h"
@@ -68,14 +69,11 @@ enum heed_status pieces_refuse(struct pieces *p, int text, const struct heed_err
 static enum heed_status part_add(struct pieces *p, size_t at, struct heed_span where, size_t gap,
                                  struct heed_error *err)
 {
-    if (p->parts == p->parts_cap) {
-        int cap = p->parts_cap ? p->parts_cap * 2 : 64;
-        struct part *v =
-            p->parts_cap > INT_MAX / 4 ? NULL : realloc(p->part, (size_t)cap * sizeof *v);
-        if (!v) return error_memory(err, (size_t)cap * sizeof *v, "sentences");
-        p->part = v;
-        p->parts_cap = cap;
-    }
+    if (p->parts == INT_MAX)
+        return error_set(err, HEED_EARG, "the texts have more than %d sentences", INT_MAX);
+    enum heed_status status = array_reserve(&p->part, &p->parts_cap, (size_t)p->parts + 1,
+                                            sizeof *p->part, "sentences", err);
+    if (status) return status;
     p->part[p->parts++] = (struct part){.at = at, .where = where, .gap = gap};
     return HEED_OK;
 }

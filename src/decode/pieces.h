@@ -43,7 +43,8 @@ struct pieces {
     int texts;
     struct heed_ids ids; /* of every text, end to end, without tags */
     struct part *part;   /* [parts + 1] */
-    int parts, parts_cap;
+    int parts;
+    size_t parts_cap;
     struct sentence *sentence; /* [n] the pieces; their sources point into tagged */
     unsigned *flags;           /* [n] of the best translation of each; see heed_flag */
     int n;

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/minmax.h"
 #include "base/random.h"
 #include "corpus/pack.h"
 
@@ -62,16 +63,6 @@ struct search {
     int rows_wide; /* hypotheses that all sentences of the batch can have together */
 };
 
-static int max(int a, int b)
-{
-    return a > b ? a : b;
-}
-
-static int min(int a, int b)
-{
-    return a < b ? a : b;
-}
-
 int search_longest(const struct search *s)
 {
     return s->p->config.max_length - 1;
@@ -80,9 +71,9 @@ int search_longest(const struct search *s)
 /* The most tokens of an output, its end mark included. */
 static int output_longest(const struct search *s, const struct sentence *x)
 {
-    int usual = max((int)x->src.n + 1 + EXTRA_LENGTH, x->beam.min_length + 1);
-    int longest = max(x->longest ? x->longest : usual, constraints_length(&x->must));
-    return min(longest, s->p->config.max_length);
+    int usual = int_max((int)x->src.n + 1 + EXTRA_LENGTH, x->beam.min_length + 1);
+    int longest = int_max(x->longest ? x->longest : usual, constraints_length(&x->must));
+    return int_min(longest, s->p->config.max_length);
 }
 
 void translation_release(struct translation *t)
@@ -161,10 +152,11 @@ static enum heed_status memory_open(struct search *s, int rows, int cached, stru
     const struct heed_config *c = &s->p->config;
     if (s->run && rows <= s->rows && cached <= s->cached) return HEED_OK;
     memory_free(s);
-    s->rows = max(s->o.rows, rows);
-    s->source_rows = max(s->o.source_rows, c->max_length);
-    s->cached = max(s->o.rows * CACHE_ROWS, cached);
-    s->candidates = min(beam_candidates_max(c->max_length), min(CANDIDATES_MAX, c->vocab_size));
+    s->rows = int_max(s->o.rows, rows);
+    s->source_rows = int_max(s->o.source_rows, c->max_length);
+    s->cached = int_max(s->o.rows * CACHE_ROWS, cached);
+    s->candidates =
+        int_min(beam_candidates_max(c->max_length), int_min(CANDIDATES_MAX, c->vocab_size));
     struct run_options r = {.rows_src = s->source_rows,
                             .rows_tgt = s->rows,
                             .sentences = s->rows,
@@ -185,8 +177,8 @@ static enum heed_status memory_for(struct search *s, const struct sentence *sent
 {
     int rows = 0, cached = 0;
     for (int i = 0; i < n; i++) {
-        rows = max(rows, sentence[i].beam.width);
-        cached = max(cached, sentence[i].beam.width * output_longest(s, &sentence[i]));
+        rows = int_max(rows, sentence[i].beam.width);
+        cached = int_max(cached, sentence[i].beam.width * output_longest(s, &sentence[i]));
     }
     return memory_open(s, rows, cached, err);
 }
@@ -342,7 +334,7 @@ static enum heed_status translation_make(struct translation *t, const struct hyp
 static enum heed_status slot_finish(struct slot *k, struct heed_error *err)
 {
     struct translation *out = k->sentence->out;
-    int n = min(k->beam.done_n, k->beam.o.nbest);
+    int n = int_min(k->beam.done_n, k->beam.o.nbest);
     enum heed_status status = HEED_OK;
     out->broken = k->beam.broken;
     for (int i = 0; i < n && !status; i++)
@@ -361,14 +353,14 @@ static int step_needs(const struct search *s, struct step *step)
     bool no_repeat = false;
     for (int i = 0; i < s->open; i++) {
         const struct beam *b = &s->slot[i].beam;
-        best = max(best, beam_candidates(b));
+        best = int_max(best, beam_candidates(b));
         no_repeat = no_repeat || b->o.no_repeat;
-        step->wants = max(step->wants, beam_wants(b));
-        step->width = max(step->width, b->o.width);
+        step->wants = int_max(step->wants, beam_wants(b));
+        step->width = int_max(step->width, b->o.width);
     }
     /* With no_repeat the number grows at each step; CUDA graphs are captured per number. */
     if (no_repeat) best = (best + 7) / 8 * 8;
-    return min(best, s->candidates);
+    return int_min(best, s->candidates);
 }
 
 /* Decodes one position of every open sentence; those that are finished leave the batch. All
@@ -448,7 +440,7 @@ static int batch_size(const struct search *s, const struct sentence *const *x, i
         assert((int)x[n]->src.n <= search_longest(s));
         rows += x[n]->beam.width;
         source += (int)x[n]->src.n + 1;
-        longest = max(longest, output_longest(s, x[n]));
+        longest = int_max(longest, output_longest(s, x[n]));
         bool fits = rows <= s->o.rows && source <= s->o.source_rows &&
                     (size_t)rows * longest <= (size_t)s->cached;
         if (n && (!fits || x[n]->attention_layer != x[0]->attention_layer)) break;

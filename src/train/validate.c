@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/error.h"
 #include "corpus/batch.h"
 #include "corpus/pairs.h"
@@ -15,7 +16,8 @@
 /* Lines of text, each NUL-terminated. */
 struct lines {
     char **v;
-    int n, cap;
+    int n;
+    size_t cap;
 };
 
 struct validator {
@@ -23,23 +25,21 @@ struct validator {
     struct validator_options o;
     struct packed **batch; /* [batches] the tokens of both sides, for the loss */
     int batches;
+    size_t batches_cap;
     /* for BLEU and chrF */
     struct search *search; /* NULL: nothing is translated */
     struct lines ref;      /* the references */
     struct heed_ids *src;  /* [n] tokens of the sources, cut to what the model takes */
-    int n, cap;
+    int n;
+    size_t cap;
 };
 
 static enum heed_status lines_add(struct lines *l, const char *text, size_t len,
                                   struct heed_error *err)
 {
-    if (l->n == l->cap) {
-        int cap = l->cap ? 2 * l->cap : 1024;
-        char **v = realloc(l->v, cap * sizeof *v);
-        if (!v) return error_memory(err, cap * sizeof *v, "validation text");
-        l->v = v;
-        l->cap = cap;
-    }
+    enum heed_status s =
+        array_reserve(&l->v, &l->cap, (size_t)l->n + 1, sizeof *l->v, "validation text", err);
+    if (s) return s;
     char *copy = malloc(len + 1);
     if (!copy) return error_memory(err, len + 1, "validation text");
     for (size_t i = 0; i < len; i++) copy[i] = text[i] ? text[i] : ' ';
@@ -57,16 +57,12 @@ static void lines_release(struct lines *l)
 static enum heed_status add_source(struct validator *v, const char *text, size_t len,
                                    struct heed_error *err)
 {
-    if (v->n == v->cap) {
-        int cap = v->cap ? 2 * v->cap : 1024;
-        struct heed_ids *src = realloc(v->src, cap * sizeof *src);
-        if (!src) return error_memory(err, cap * sizeof *src, "validation text");
-        v->src = src;
-        v->cap = cap;
-    }
+    enum heed_status s =
+        array_reserve(&v->src, &v->cap, (size_t)v->n + 1, sizeof *v->src, "validation text", err);
+    if (s) return s;
     struct heed_ids *ids = &v->src[v->n++];
     *ids = (struct heed_ids){0};
-    enum heed_status s = heed_encode(v->o.tokenizer, text, len, ids, err);
+    s = heed_encode(v->o.tokenizer, text, len, ids, err);
     size_t longest = search_longest(v->search);
     if (ids->n > longest) ids->n = longest;
     return s;
@@ -91,10 +87,9 @@ static enum heed_status read_text(struct validator *v, struct heed_error *err)
 static enum heed_status keep_batch(struct validator *v, const struct packed *b,
                                    struct heed_error *err)
 {
-    size_t bytes = (size_t)(v->batches + 1) * sizeof *v->batch;
-    struct packed **more = realloc(v->batch, bytes);
-    if (!more) return error_memory(err, bytes, "validation text");
-    v->batch = more;
+    enum heed_status s = array_reserve(&v->batch, &v->batches_cap, (size_t)v->batches + 1,
+                                       sizeof *v->batch, "validation text", err);
+    if (s) return s;
     struct packed *copy = packed_copy(b, err);
     if (!copy) return HEED_ENOMEM;
     v->batch[v->batches++] = copy;
