@@ -1,5 +1,5 @@
 /*
- * bench.h - what the benchmarks share: a clock, the reader of batches and the arithmetic peak of
+ * bench.h - shared by the benchmarks: a clock, the reader of batches and the arithmetic peak of
  * this machine.
  */
 #ifndef HEED_BENCH_H
@@ -20,7 +20,7 @@
 #include "base/random.h"
 #include "ops/ops.h"
 
-/* One sentence, and the end. */
+/* Prints one sentence and exits. */
 __attribute__((format(printf, 1, 2))) static inline _Noreturn void bench_die(const char *text, ...)
 {
     va_list args;
@@ -57,7 +57,8 @@ static inline void bench_add(struct bench_batch *b, int32_t src, int32_t tgt)
     b->n++;
 }
 
-/* Batches of at most 2,048 tokens a side, sentences of 10 to 50, for who has no file of them. */
+/* Makes batches of at most 2,048 tokens a side, with sentences of 10 to 50 tokens; used where no
+ * file of batches is given. */
 static inline int bench_make(struct bench_batch list[BENCH_BATCHES])
 {
     enum { BATCHES = 4, TOKENS = 2048, SHORTEST = 10, SPREAD = 41 };
@@ -87,8 +88,8 @@ static inline void bench_parse(struct bench_batch *b, char *line, const char *pa
     if (b->n == 0) bench_die("%s:%d has no sentences", path, number);
 }
 
-/* The batches of a file, or without one those of bench_make. How many there are, at least one; a
- * file that is not as it should be ends the program. */
+/* Reads the batches of a file, or makes some where path is NULL. Returns how many there are, at
+ * least one; a file that is not valid ends the program. */
 static inline int bench_read(struct bench_batch list[BENCH_BATCHES], const char *path)
 {
     char *line = NULL;
@@ -112,7 +113,7 @@ static inline int bench_read(struct bench_batch list[BENCH_BATCHES], const char 
 enum { BENCH_CHAINS = 20, BENCH_ROUNDS = 4 << 20 };
 
 #if defined(__x86_64__)
-/* Independent chains of multiply-adds that never leave the registers; operations done. */
+/* Runs independent chains of multiply-adds in registers. Returns the number of operations. */
 __attribute__((target("avx512f"))) static double bench_burn_avx512(void)
 {
     __m512 a[BENCH_CHAINS], x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(0.001f);
@@ -170,7 +171,7 @@ static inline double bench_peak(int threads)
 
 /* ---- where the time of a device goes ---- */
 
-/* What the device can do at most, by its own ops: bytes and operations a second. */
+/* The highest rates of a device, measured with its own ops: bytes and operations per second. */
 struct bench_ceilings {
     double bytes, flops;
 };
@@ -184,7 +185,7 @@ static inline double bench_ms(const struct op_time *t, int n, const char *name)
     return 0;
 }
 
-/* A large copy and a large product in bf16, on random numbers. */
+/* Measures a large copy and a large product in bf16, on random numbers. */
 static inline struct bench_ceilings bench_measure(struct backend *be)
 {
     enum { BYTES = 1 << 30 };
@@ -222,8 +223,8 @@ static inline int bench_later(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Since op->trace was called first: for each op and each of the `steps`. The floor is the larger of
- * its bytes and its operations at the ceilings. */
+/* Prints the time of each op per step, since op->trace was first called, and its lower bound: its
+ * bytes or its operations at the highest rates, whichever takes longer. */
 static inline void bench_table(struct backend *be, struct bench_ceilings top, int steps)
 {
     struct op_time t[BENCH_OPS];

@@ -1,6 +1,6 @@
 /*
- * bench_gemm.c - the matrix products of training: GFLOP/s and share of what the processor's
- * arithmetic can do, the best number of rows for the output layer, and what a new shape costs.
+ * bench_gemm.c - the matrix products of training: GFLOP/s and share of the arithmetic peak, the
+ * best number of rows for the output layer, and what a new shape costs.
  *
  *     bench_gemm [threads]      default: all cores
  *
@@ -189,7 +189,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The first run of a shape less the second, the median of 63; and what the process grows by. */
+/* The time of the first run of a shape minus the second, as the median of 63; and the memory that
+ * the process gains. */
 static void bench_new_shapes(const struct bench *b)
 {
     enum { SHAPES = 63 };

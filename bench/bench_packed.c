@@ -1,7 +1,7 @@
 /*
  * bench_packed.c - the matrix products of one step of a base decoder, 6 layers and an output layer
- * of 32,000, with packed weights: time, how fast the weights go by, and the share of what the
- * processor's arithmetic can do.
+ * of 32,000, with packed weights: time, bytes of weights per second, and the share of the
+ * arithmetic peak.
  *
  *     bench_packed [threads]      default: one, then all cores
  *

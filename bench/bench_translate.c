@@ -79,7 +79,8 @@ static void options_read(struct options *o, char **argv)
         bench_die("batch is %d, expected 1 to %d", o->batch, BATCH_MAX);
 }
 
-/* The peak memory counts from here on; where the kernel cannot do that, from the start. */
+/* Resets the peak memory of the process; where the kernel cannot do that, it counts from the start.
+ */
 static void peak_reset(void)
 {
     FILE *f = fopen("/proc/self/clear_refs", "w");
@@ -96,7 +97,7 @@ static enum type type_named(const char *weights)
     bench_die("weights are %s, expected f32, bf16 or int8", weights);
 }
 
-/* Random weights, by way of a file as any others. */
+/* Writes random weights to a file, from which they are loaded like any others. */
 static struct parameters *weights_open(struct backend *be, const struct heed_config *c,
                                        const struct options *o)
 {
