@@ -25,20 +25,9 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "place.h"
 
 #define assert_says(err, words) assert_non_null(strstr((err).text, words))
-
-struct place {
-    char dir[64];
-    char path[PATH_MAX]; /* the last one asked for */
-};
-
-static const char *at(struct place *p, const char *name)
-{
-    struct heed_error err;
-    assert_int_equal(file_join(p->path, sizeof p->path, p->dir, name, &err), HEED_OK);
-    return p->path;
-}
 
 /* Replaces the system's write. While stutter is set, every second call is interrupted and the
  * others write 3 bytes at most, as POSIX allows. */
@@ -51,23 +40,6 @@ ssize_t write(int fd, const void *data, size_t n)
         return -1;
     }
     return syscall(SYS_write, fd, data, stutter && n > 3 ? (size_t)3 : n);
-}
-
-static int setup(void **state)
-{
-    struct place *p = calloc(1, sizeof *p);
-    strcpy(p->dir, "/tmp/heed-file-XXXXXX");
-    *state = p;
-    return mkdtemp(p->dir) ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    struct place *p = *state;
-    struct heed_error err;
-    enum heed_status st = file_remove_dir(p->dir, &err);
-    free(p);
-    return st == HEED_OK ? 0 : -1;
 }
 
 static void put(const char *path, const char *text)
@@ -358,18 +330,19 @@ static void test_join(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_round_trip, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_stuttering_disk, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_zero_bytes_inside, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_read_refuses, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_read_pipe, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_read_refuses_what_is_no_file, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_full_disk, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_short_write, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_write_refuses, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_write_here, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_mkdir, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_remove_spares_links, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_round_trip, place_make, place_remove),
+        cmocka_unit_test_setup_teardown(test_stuttering_disk, place_make, place_remove),
+        cmocka_unit_test_setup_teardown(test_zero_bytes_inside, place_make, place_remove),
+        cmocka_unit_test_setup_teardown(test_read_refuses, place_make, place_remove),
+        cmocka_unit_test_setup_teardown(test_read_pipe, place_make, place_remove),
+        cmocka_unit_test_setup_teardown(test_read_refuses_what_is_no_file, place_make,
+                                        place_remove),
+        cmocka_unit_test_setup_teardown(test_full_disk, place_make, place_remove),
+        cmocka_unit_test_setup_teardown(test_short_write, place_make, place_remove),
+        cmocka_unit_test_setup_teardown(test_write_refuses, place_make, place_remove),
+        cmocka_unit_test_setup_teardown(test_write_here, place_make, place_remove),
+        cmocka_unit_test_setup_teardown(test_mkdir, place_make, place_remove),
+        cmocka_unit_test_setup_teardown(test_remove_spares_links, place_make, place_remove),
         cmocka_unit_test(test_join),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

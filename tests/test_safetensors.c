@@ -18,6 +18,7 @@
 
 #include "base/file.h"
 #include "base/random.h"
+#include "place.h"
 #include "store/crc.h"
 #include "store/safetensors.h"
 
@@ -27,28 +28,12 @@
             fail_msg("the sentence \"%s\" lacks \"%s\"", (err).text, words);                       \
     } while (0)
 
-struct place {
-    char dir[64];
-    char path[128];
-};
-
+/* Sets the path of the place to that of the file, for all tests. */
 static int setup(void **state)
 {
-    struct place *p = calloc(1, sizeof *p);
-    strcpy(p->dir, "/tmp/heed-tensors-XXXXXX");
-    *state = p;
-    if (!mkdtemp(p->dir)) return -1;
-    snprintf(p->path, sizeof p->path, "%s/model.safetensors", p->dir);
+    if (place_make(state)) return -1;
+    at(*state, "model.safetensors");
     return 0;
-}
-
-static int teardown(void **state)
-{
-    struct place *p = *state;
-    struct heed_error err;
-    enum heed_status st = file_remove_dir(p->dir, &err);
-    free(p);
-    return st == HEED_OK ? 0 : -1;
 }
 
 static const float MATRIX[6] = {1, -2, 3.5f, 0, 5e-20f, 6};
@@ -354,14 +339,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_crc),
-        cmocka_unit_test_setup_teardown(test_round_trip, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_no_tensors, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_layout, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_foreign_file, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_lies, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_not_a_file_of_tensors, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_every_cut_and_data_bit, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_mutations, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_round_trip, setup, place_remove),
+        cmocka_unit_test_setup_teardown(test_no_tensors, setup, place_remove),
+        cmocka_unit_test_setup_teardown(test_layout, setup, place_remove),
+        cmocka_unit_test_setup_teardown(test_foreign_file, setup, place_remove),
+        cmocka_unit_test_setup_teardown(test_lies, setup, place_remove),
+        cmocka_unit_test_setup_teardown(test_not_a_file_of_tensors, setup, place_remove),
+        cmocka_unit_test_setup_teardown(test_every_cut_and_data_bit, setup, place_remove),
+        cmocka_unit_test_setup_teardown(test_mutations, setup, place_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
