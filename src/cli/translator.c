@@ -3,11 +3,9 @@
  */
 #include "cli/translator.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -174,32 +172,6 @@ int translator_check(struct translator *t, const char *const *line, int n)
     return CLI_DONE;
 }
 
-/* Names what is wrong with --model where it is not a model directory. What is wrong inside of its
- * files the library says. */
-static int model_check(const char *dir)
-{
-    static const char *const files[] = {"config.json", "vocab.model", "model.safetensors"};
-    char path[CLI_PATH_MAX + 32];
-    struct stat found;
-    if (stat(dir, &found) != 0) {
-        return errno == ENOENT ? cli_failure("%s is no model: there is no such directory", dir)
-                               : cli_failure("cannot open %s: %s", dir, strerror(errno));
-    }
-    if (!S_ISDIR(found.st_mode)) {
-        const char *slash = strrchr(dir, '/');
-        int n = slash && slash > dir ? (int)(slash - dir) : 0;
-        return cli_failure("%s is no model: it is a file, expected the directory%s%.*s that has %s",
-                           dir, n ? " " : "", n, dir, files[0]);
-    }
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        snprintf(path, sizeof path, "%.*s/%s", CLI_PATH_MAX, dir, files[i]);
-        if (stat(path, &found) != 0 && errno == ENOENT) {
-            return cli_failure("%s is no model: it has no %s", dir, files[i]);
-        }
-    }
-    return CLI_DONE;
-}
-
 static bool has_language(const struct heed_tokenizer *k, const char *language)
 {
     size_t n = strlen(language);
@@ -264,13 +236,12 @@ int translator_open(struct translator *t)
     }
     t->engine = cli_engine_open(t->device, t->threads);
     if (!t->engine) return CLI_FAILURE;
-    int code = model_check(t->dir);
-    if (code != CLI_DONE) return code;
     t->model = heed_model_load(t->engine, t->dir, weights_named(t->weights), &err);
+    if (!t->model) return cli_failure("%s", err.text);
     t->o.seed = (uint64_t)t->seed;
-    if (t->model) code = language_check(t);
+    int code = language_check(t);
     if (code != CLI_DONE) return code;
-    if (t->model) t->session = heed_session_open(t->model, &t->session_options, &err);
+    t->session = heed_session_open(t->model, &t->session_options, &err);
     if (!t->session) return cli_failure("%s", err.text);
     code = block_open(t);
     if (code == CLI_DONE) code = request_check(t);

@@ -3,9 +3,11 @@
  */
 #include "store/directory.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -15,6 +17,33 @@
 #include "tokens/tokenizer.h"
 
 /* ---- reading ---- */
+
+/* Says of a path that is not a model directory what is wrong with it. What is wrong inside of its
+ * files is said where they are read. */
+static enum heed_status check_directory(const char *dir, struct heed_error *err)
+{
+    static const char *const name[] = {MODEL_CONFIG, MODEL_VOCAB, MODEL_WEIGHTS};
+    char path[FILE_PATH_MAX];
+    struct stat found;
+    if (stat(dir, &found) != 0)
+        return errno == ENOENT
+                   ? error_set(err, HEED_EIO, "%s is no model: there is no such directory", dir)
+                   : error_errno(err, "cannot open %s", dir);
+    if (!S_ISDIR(found.st_mode)) {
+        const char *slash = strrchr(dir, '/');
+        int n = slash && slash > dir ? (int)(slash - dir) : 0;
+        return error_set(err, HEED_EIO,
+                         "%s is no model: it is a file, expected the directory%s%.*s that has %s",
+                         dir, n ? " " : "", n, dir, MODEL_CONFIG);
+    }
+    enum heed_status s = HEED_OK;
+    for (int i = 0; i < 3 && !s; i++) {
+        s = file_join(path, sizeof path, dir, name[i], err);
+        if (!s && stat(path, &found) != 0 && errno == ENOENT)
+            s = error_set(err, HEED_EIO, "%s is no model: it has no %s", dir, name[i]);
+    }
+    return s;
+}
 
 enum heed_status directory_config(struct heed_config *c, const char *dir, struct heed_error *err)
 {
@@ -46,8 +75,10 @@ static enum heed_status read_vocabulary(struct heed_tokenizer **out, const char 
 enum heed_status directory_read(struct heed_config *c, struct heed_tokenizer **t, const char *dir,
                                 struct heed_error *err)
 {
-    enum heed_status s = directory_config(c, dir, err);
-    return s ? s : read_vocabulary(t, dir, c->vocab_size, err);
+    enum heed_status s = check_directory(dir, err);
+    if (!s) s = directory_config(c, dir, err);
+    if (!s) s = read_vocabulary(t, dir, c->vocab_size, err);
+    return s;
 }
 
 /* What a thread that reads a vocabulary is given and what it gives back. */
@@ -99,7 +130,8 @@ enum heed_status directory_load(struct parameters **p, struct heed_tokenizer **t
     struct heed_config c;
     struct parameters *loaded = NULL;
     pthread_t thread;
-    enum heed_status s = directory_config(&c, dir, err);
+    enum heed_status s = check_directory(dir, err);
+    if (!s) s = directory_config(&c, dir, err);
     if (!s) s = directory_weights(path, dir, err);
     if (s) return s;
     struct vocabulary v = {.dir = dir, .size = c.vocab_size};
