@@ -447,7 +447,7 @@ static void test_training_errors(void **state)
     expect_training_error(ok, (struct heed_tokenizer_options){.vocab_size = 50000}, HEED_EARG,
                           "50000 pieces is too large for this text: ");
     expect_training_error(ok, (struct heed_tokenizer_options){.vocab_size = 100}, HEED_EARG,
-                          "are 260");
+                          "need 260");
     expect_training_error(ok, (struct heed_tokenizer_options){.vocab_size = 262}, HEED_EARG,
                           "262 pieces is too small for this text");
     expect_training_error(at("missing"), (struct heed_tokenizer_options){.vocab_size = 350},

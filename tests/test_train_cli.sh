@@ -128,7 +128,7 @@ copy hurt
 sed -i -E 's/"stale": [0-9]*/"stale": 2147483647/; /"crc32":/d' "$dir/hurt/$last/trainer.json"
 sed -i -z 's/,\n}/\n}/' "$dir/hurt/$last/trainer.json"
 accepts $train $text --out "$dir/hurt" --resume --steps 6
-grep -q 'stale.* is missing or makes no sense' "$dir/hurt/log.jsonl" || fail "stale: nothing in the log"
+grep -q 'stale.* is missing or not valid' "$dir/hurt/log.jsonl" || fail "stale: nothing in the log"
 # files of another checkpoint
 copy hurt
 cp "$dir/hurt/checkpoints/step-00000005/state.safetensors" "$dir/hurt/$last"

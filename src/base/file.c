@@ -122,8 +122,8 @@ static enum heed_status read_all(int fd, size_t guess, size_t limit, char **data
         if (st) return st;
         if (*len <= cap) break;
         if (cap == limit)
-            return error_set(err, HEED_EFORMAT, "%s is larger than the %zu bytes it may have", path,
-                             limit);
+            return error_set(err, HEED_EFORMAT,
+                             "%s has more than %zu bytes, the most that is allowed", path, limit);
         cap = cap > limit / 2 ? limit : cap * 2;
     }
     (*data)[*len] = '\0';

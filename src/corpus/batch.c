@@ -204,12 +204,14 @@ static enum heed_status options_check(const struct batch_options *o, struct heed
     const struct batch_cursor *c = &o->start;
     if (o->batch_tokens < 2 || o->max_length < 2)
         return error_set(err, HEED_EARG,
-                         "batch_tokens is %d and max_length %d, at least 2 (a token and its mark) "
-                         "is expected",
+                         "batch_tokens is %d and max_length is %d, expected at least 2 of each (a "
+                         "token and its mark)",
                          o->batch_tokens, o->max_length);
     if (c->epoch < 0 || c->pool < 0 || c->batch < 0)
-        return error_set(err, HEED_EARG, "the data cursor is epoch %lld, pool %lld, batch %lld",
-                         (long long)c->epoch, (long long)c->pool, (long long)c->batch);
+        return error_set(
+            err, HEED_EARG,
+            "the data cursor is epoch %lld, pool %lld, batch %lld, expected none below 0",
+            (long long)c->epoch, (long long)c->pool, (long long)c->batch);
     return HEED_OK;
 }
 

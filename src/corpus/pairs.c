@@ -125,11 +125,12 @@ static enum heed_status sides_differ(struct pairs *p, struct heed_lines *longer,
         more++;
     }
     const char *a = p->src[p->file], *b = p->tgt[p->file];
-    return error_set(err, HEED_EFORMAT,
-                     "%s has %lld lines, %s ends after %lld: line by line one must translate the "
-                     "other",
-                     longer == p->in ? a : b, (long long)(p->lines + more), longer == p->in ? b : a,
-                     (long long)p->lines);
+    return error_set(
+        err, HEED_EFORMAT,
+        "%s has %lld lines, %s ends after %lld: each line must have its translation in "
+        "the other file",
+        longer == p->in ? a : b, (long long)(p->lines + more), longer == p->in ? b : a,
+        (long long)p->lines);
 }
 
 /* Reads a line of each side into p->current, whose src is NULL at the end of the files. */

@@ -347,10 +347,11 @@ enum heed_status train_error(const sentencepiece::util::Status &status, int voca
                          "it yields",
                          vocab_size, most);
     if (least > 0)
-        return error_set(err, HEED_EARG,
-                         "a vocabulary of %d pieces is too small for this text: its characters, "
-                         "the bytes, marks and tags are %ld",
-                         vocab_size, least);
+        return error_set(
+            err, HEED_EARG,
+            "a vocabulary of %d pieces is too small for this text: its characters, the "
+            "bytes, marks and tags need %ld",
+            vocab_size, least);
     return error_set(err, HEED_EFORMAT, "SentencePiece cannot train a vocabulary: %s",
                      words.c_str());
 }
@@ -416,15 +417,15 @@ enum heed_status heed_tokenizer_train(const char *const *paths, int n,
     enum heed_status wrong = error_strings(err, "paths", paths, n);
     if (!wrong && n == 0) wrong = error_set(err, HEED_EARG, "no file to train a vocabulary on");
     if (!wrong && o->tags_n > PIECES_MAX)
-        wrong =
-            error_set(err, HEED_EARG, "tags are %d, expected at most %d", o->tags_n, PIECES_MAX);
+        wrong = error_set(err, HEED_EARG, "there are %d tags, expected at most %d", o->tags_n,
+                          PIECES_MAX);
     if (!wrong) wrong = error_strings(err, "tags", o->tags, o->tags_n);
     if (wrong) return wrong;
     int least = MARKS + BYTE_PIECES + o->tags_n + 1;
     if (o->vocab_size < least)
         return error_set(err, HEED_EARG,
                          "a vocabulary of %d pieces is too small: %d marks, %d bytes, %d tags and "
-                         "one character are %d",
+                         "one character need %d",
                          o->vocab_size, MARKS, BYTE_PIECES, o->tags_n, least);
     if (o->vocab_size > PIECES_MAX)
         return error_set(err, HEED_EARG, "a vocabulary of %d pieces is too large: %d is the most",

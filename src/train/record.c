@@ -214,8 +214,7 @@ static enum heed_status object_parse(struct progress *p, const struct recipe *gi
         const json_t *value = json_object_get(j, f->key);
         if (!value && f->newer) continue;
         if (!field_parse(f, (char *)&r + f->offset, value))
-            s = error_set(err, HEED_EFORMAT, "%s: \"%s\" is missing or makes no sense", path,
-                          f->key);
+            s = error_set(err, HEED_EFORMAT, "%s: \"%s\" is missing or not valid", path, f->key);
     }
     if (s) return s;
     older_best(&r, j, given);
@@ -281,9 +280,10 @@ enum heed_status record_same_run(const struct recipe *run, const struct recipe *
         field_show(x, f, (const char *)run + offset);
         field_show(y, f, (const char *)given + offset);
         if (strcmp(x, y) != 0)
-            return error_set(err, HEED_EARG,
-                             "%s was begun with %s %s, found %s: a run goes on as it began", out,
-                             f->option, x, y);
+            return error_set(
+                err, HEED_EARG,
+                "%s was begun with %s %s, found %s: a resumed run must keep its options", out,
+                f->option, x, y);
     }
     return HEED_OK;
 }
