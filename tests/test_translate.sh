@@ -117,6 +117,14 @@ done
 printf '>>de<< a\n\n' | "$heed" translate --model "$dir/several" --quiet >"$dir/out"
 "$heed" translate --model "$dir/several" --quiet --to de a "" | cmp - "$dir/out" || fail "a tag and --to differ"
 
+# lines to different languages share a batch, and each is what it is by itself
+awk '{ print (NR % 2 ? ">>de<< " : ">>zh<< ") $0 }' "$dir/test" | "$heed" translate --model "$dir/several" --quiet --json --align |
+    sed 's/"source": ">>..<< /"source": "/' >"$dir/out"
+for to in de zh; do "$heed" translate --model "$dir/several" --quiet --json --align --to $to <"$dir/test" >"$dir/$to"; done
+cmp -s "$dir/de" "$dir/zh" && fail "the language makes no difference"
+paste -d '\n' "$dir/de" "$dir/zh" | awk 'NR % 4 == 1 || NR % 4 == 0' | cut -d '}' -f 1 >"$dir/want"
+cut -d '}' -f 1 "$dir/out" | cmp - "$dir/want" || fail "two languages in one call differ from one each"
+
 # ---- a line that cannot be translated does not stop the others ----
 
 # a text that is translated in pieces cannot have required phrases; the other lines are translated
