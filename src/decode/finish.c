@@ -43,8 +43,10 @@ static enum heed_status attend(struct heed_session *s, const struct pieces *p, i
     struct translation out[BLOCK] = {0};
     for (int i = 0; i < n; i++) {
         struct heed_ids ids = p->sentence[which[i]].out[rank].ids;
-        if (!ids.v) ids.v = &end;
-        ids.v[ids.n++] = end; /* translations have room for it */
+        if (ids.v)
+            ids.v[ids.n++] = end; /* translations have room for it */
+        else
+            ids = (struct heed_ids){&end, 1, 1};
         if (ids.n > (size_t)c->max_length) ids.n = c->max_length;
         x[i] = (struct sentence){.src = p->sentence[which[i]].src,
                                  .beam = {.width = 1, .nbest = 1},
