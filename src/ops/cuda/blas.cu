@@ -307,7 +307,7 @@ void blas_run(struct gpu *c, const struct product *p)
     struct shape s = shape_of(p);
     cuda_check(c, cudaGetLastError()); /* of kernels that prepared the operands */
     if (!types_taken(p)) {
-        cuda_refuse(c, "these types of numbers together");
+        cuda_refuse(c, "matrices of these types");
         return;
     }
     double mn = (double)s.m * s.n;

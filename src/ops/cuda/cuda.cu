@@ -32,8 +32,8 @@ void cuda_check(struct gpu *c, cudaError_t e)
 void cuda_refuse(struct gpu *c, const char *what)
 {
     if (!c->failed.status)
-        error_set(&c->failed, HEED_EUNSUPPORTED, "%s: %.*s does not take %s", c->name, op_length(c),
-                  c->op, what);
+        error_set(&c->failed, HEED_EUNSUPPORTED, "%s: %.*s does not support %s", c->name,
+                  op_length(c), c->op, what);
 }
 
 /* ---- measuring: an event at each mark; the time between two marks counts for the first ---- */
@@ -205,7 +205,7 @@ static bool attention_taken(struct gpu *c, const struct attention *a)
     bool good = a->q.type == TYPE_F32 || a->q.type == TYPE_BF16;
     bool fits = s->n * longest * a->heads <= INT32_MAX; /* blocks of a launch */
     if (!good) cuda_refuse(c, "numbers other than f32 and bf16");
-    if (!fits) cuda_refuse(c, "so many sentences of such lengths at once");
+    if (!fits) cuda_refuse(c, "a batch of so many long sentences");
     return good && fits && s->n > 0;
 }
 
@@ -455,8 +455,8 @@ static enum heed_status device_check(int device, struct heed_error *err)
     if (device >= count)
         return error_set(
             err, HEED_EARG,
-            "device is 'cuda:%d', expected less than %d: so many GPUs this machine has", device,
-            count);
+            "device is 'cuda:%d', expected a number below %d, the number of GPUs of this machine",
+            device, count);
     e = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
     if (e == cudaSuccess && major < OLDEST)
         return error_set(err, HEED_EUNSUPPORTED,

@@ -300,7 +300,7 @@ void cuda_topk(struct gpu *c, struct mat logits, int k, const int32_t *want, int
                float *score, int32_t *id)
 {
     if (k > ROOM || k > logits.cols)
-        cuda_refuse(c, "so large a k");
+        cuda_refuse(c, "more candidates than 4,096 or than the vocabulary has");
     else if (logits.type == TYPE_F32)
         top_run<float>(c, logits, k, want, wants, score, id);
     else if (logits.type == TYPE_BF16)

@@ -71,7 +71,7 @@ void cuda_embed(struct gpu *c, struct mat y, const int32_t *id, const int32_t *p
     else if (y.type == TYPE_BF16 && plain.type == TYPE_BF16)
         embed_wide<bf16, bf16>(c, y, id, pos, plain, position, d, bytes);
     else
-        cuda_refuse(c, "these types of numbers together");
+        cuda_refuse(c, "matrices of these types");
 }
 
 /* ---- backward ---- */

@@ -271,7 +271,7 @@ static void linear_fused(struct gpu *c, struct mat y, struct mat x, struct mat w
         if (x.type == TYPE_F32 && y.type == TYPE_F32 && f.drop.p == 0)
             linear_packed(c, y, x, w, b, relu);
         else
-            cuda_refuse(c, "packed weights with other rows than f32");
+            cuda_refuse(c, "packed weights with dropout or with activations other than f32");
         return;
     }
     if (hopper_linear(c, y, x, w, b, f)) return;
