@@ -102,7 +102,7 @@ for option in '--beam 4' '--min-length 1' '--max-length 9' '--no-repeat-ngram 2'
 done
 refused 2 '--interactive' translate --model "$model" --interactive a
 refused 2 'min length is 100, expected at least 0 and less than the max length of 100' translate --model "$model" \
-    --min-length 100 --max-length 100 < /dev/null
+    --min-length 100 --max-length 100
 refused 2 '--align' translate --model "$model" --score-only "$dir/ref" --align
 refused 2 '--nbest is 5, expected at most --beam, which is 4' translate --model "$model" --nbest 5 a
 for option in '--prefix a' '--require a' '--ban a' '--batch-tokens 100' '--nbest 2'; do
