@@ -621,10 +621,12 @@ static void test_open(void **state)
     assert_int_equal(backend_open(&be, "cpus", 1, &err), HEED_EARG);
     assert_int_equal(cpu_open(&be, NULL, -1, &err), HEED_EARG);
     assert_int_equal(cpu_open(&be, NULL, 1000000, &err), HEED_EARG);
-    assert_int_equal(backend_open(&be, "cuda:0", 0, &err), HEED_EUNSUPPORTED);
     assert_int_equal(backend_open(&be, "gpu", 0, &err), HEED_EARG);
     assert_non_null(strstr(err.text, "'gpu'"));
     assert_null(be);
+    enum heed_status gpu = backend_open(&be, "cuda:0", 0, &err); /* this machine may have one */
+    assert_true(gpu == HEED_OK ? be != NULL : gpu == HEED_EUNSUPPORTED && !be);
+    if (be) be->op->close(be);
     assert_int_equal(backend_open(&be, "cpu", 0, &err), HEED_OK);
     assert_string_equal(be->op->name, "cpu");
     const size_t sizes[] = {0, 1, 100, 5 << 20};
