@@ -162,8 +162,7 @@ static enum heed_status memory_open(struct search *s, int rows, int cached, stru
                             .sentences = s->rows,
                             .candidates = s->candidates,
                             .wants = BEAM_REQUIRED,
-                            .cached = s->cached,
-                            .watched = true};
+                            .cached = s->cached};
     enum heed_status status = host_open(s, err);
     if (!status) status = cache_open(s, err);
     if (!status) status = run_open(&s->run, s->be, s->p, &r, err);

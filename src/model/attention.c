@@ -192,7 +192,8 @@ struct mat cross_attention_backward(const struct pass *p, const struct attention
 {
     const struct scratch *s = p->scratch;
     struct mat dx = gradient_below(p, dy), dkv = mat_top(s->dkv, memory.rows);
-    struct mat dq = mat_make(s->dqkv.p, dy.rows, dx.cols, s->dqkv.type); /* fills its first third */
+    /* dq is [T,D] in the memory of dqkv, which only self-attention uses as a whole. */
+    struct mat dq = mat_make(s->dqkv.p, dy.rows, dx.cols, s->dqkv.type);
     norm_and_attend_backward(p, w, g, a, dx, dq, dkv, dy, seqs, site);
     linear_backward(p, dx, 1, g->q, dq, x, w->q);
     linear_backward(p, dmemory, beta, mat_stack(g->k, 2), dkv, memory, mat_stack(w->k, 2));

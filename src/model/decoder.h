@@ -11,7 +11,7 @@
 #include "model/config.h"
 #include "model/feed_forward.h"
 
-/* Of one layer. */
+/* Weights and activations of one layer. */
 struct decoder_weights {
     struct attention_weights self, cross;
     struct feed_forward_weights ff;

@@ -6,7 +6,7 @@
 #include "model/attention.h"
 #include "model/feed_forward.h"
 
-/* Of one layer. */
+/* Weights and activations of one layer. */
 struct encoder_weights {
     struct attention_weights self;
     struct feed_forward_weights ff;

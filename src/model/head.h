@@ -22,8 +22,8 @@ struct chunk {
     struct mat x;      /* [n,D] */
     struct mat logits; /* [n,V] */
 };
-/* Computes the logits of the rows of x behind *c, which is {0} at first; false when there are no
- * more. */
+/* Computes the logits of the rows of x that follow chunk *c and makes them the new *c, which is {0}
+ * at first; false when there are no more rows. */
 bool head_next(const struct pass *p, const struct embedding_weights *w, const struct head_acts *a,
                struct mat x, struct chunk *c);
 

@@ -2,8 +2,8 @@
  * needs.h - what a model needs of a device beyond the ops that every backend has: see "optional" in
  * ops.h.
  *
- * Place: asked when parameters and runs are opened, so that a device that lacks something says so
- * in a sentence before anything is computed.
+ * needs_check is called when parameters and runs are opened, so that a device that lacks something
+ * says so in a sentence before anything is computed.
  */
 #ifndef HEED_MODEL_NEEDS_H
 #define HEED_MODEL_NEEDS_H

@@ -46,7 +46,7 @@ static size_t run_layout(struct run *r, void *base)
     r->ints = arena_take(&l.arena, run_ints(o) * sizeof *r->ints);
     if (o->train) r->ahead = arena_take(&l.arena, run_ints(o) * sizeof *r->ahead);
     r->found.device = arena_take(&l.arena, run_found(o) * sizeof *r->found.device);
-    if (o->watched) r->watched = layout_take(&l, o->rows_tgt * c->heads, c->max_length, TYPE_F32);
+    if (!o->train) r->watched = layout_take(&l, o->rows_tgt * c->heads, c->max_length, TYPE_F32);
     return l.arena.used;
 }
 

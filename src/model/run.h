@@ -20,11 +20,10 @@ struct run_options {
     int candidates, wants; /* translation: next tokens per row that a step finds, at most: the best,
                             * and those that are asked for by their id */
     int cached;            /* ... rows of the KV cache that a step looks at in all, at most */
-    bool watched;          /* ... attention may be watched */
     bool train;            /* keep activations, hold gradients */
 };
 
-/* What a decoding step finds: scores, behind them ids. */
+/* What a decoding step finds: the scores, followed by the ids. */
 struct step_found {
     float *device, *host; /* the same numbers, before and after a download */
 };
@@ -61,7 +60,8 @@ struct run {
     void *loss; /* host: a.head.loss of the last batch */
     struct step_found found;
     struct step_graphs graphs;
-    struct mat watched; /* [T*H, max_length] attention weights of a step that is watched */
+    struct mat watched; /* [T*H, max_length] attention weights of a step that is watched;
+                         * not for training */
 
     struct mat grad;  /* [1,n] laid out like the parameters; train only */
     struct weights g; /* its tensors */
@@ -130,7 +130,7 @@ enum heed_status run_step(struct run *r, const struct step *s, int k, int32_t *i
  * their memory in each head: weights [n*H, max_length] on the host. */
 enum heed_status run_watched(struct run *r, int n, float *weights, struct heed_error *err);
 
-/* Between run.c and step.c. */
+/* The functions below are shared by run.c and step.c alone. */
 
 /* Rows that a step of n rows is padded to: CUDA graphs are captured per shape, so row counts are
  * rounded up to a few sizes. What padding rows find is ignored. */

@@ -136,7 +136,7 @@ static void step_run(struct run *r, const struct step_input *in, const struct st
 enum heed_status run_step(struct run *r, const struct step *s, int k, int32_t *id, float *score,
                           struct heed_error *err)
 {
-    assert(k <= r->o.candidates && s->wants <= r->o.wants && (!s->watch || r->o.watched));
+    assert(k <= r->o.candidates && s->wants <= r->o.wants && !r->o.train);
     struct step_shape shape = step_shape(r, s, k);
     struct step_input in = step_upload(r, s, &shape);
     size_t found = (size_t)s->first[s->sentences] * (k + s->wants);

@@ -299,6 +299,7 @@ INLINE void activate_body(void *y, const void *z, int n, enum type t, enum activ
     if (i < n) activate_at(y, z, i, n - i, t, f, d);
 }
 
+/* Dropout alone is compiled apart from the activations: it is what most calls ask for. */
 INLINE void activate_typed(void *y, const void *z, int n, enum type t, enum activation_kind f,
                            struct drop_row d)
 {
