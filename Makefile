@@ -58,7 +58,7 @@ test: tests
 	@$(call ctest,build)
 	@$(MAKE) --no-print-directory lint
 	@scripts/setup.sh clang
-	@$(call configure,build/check,-DHEED_SANITIZE=address -DHEED_WERROR=ON -DHEED_CUDA=OFF $(clang))
+	@$(call configure,build/check,-DHEED_SANITIZE=address -DHEED_FUZZ=ON -DHEED_WERROR=ON -DHEED_CUDA=OFF $(clang))
 	@$(call build,build/check,all heed_tests bench)
 	@$(call ctest,build/check) --label-exclude plain_build
 

@@ -8,7 +8,6 @@
  */
 #ifndef HEED_TESTS_FUZZ_H
 #define HEED_TESTS_FUZZ_H
-#define _GNU_SOURCE /* memfd_create */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdint.h>
