@@ -12,9 +12,7 @@ kills=${2:-40}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-awk 'BEGIN { srand(1); for (i = 0; i < 500; i++) { s = ""; n = 2 + int(rand() * 8);
-    for (j = 0; j < n; j++) s = s (j ? " " : "") substr("abcdefghij", 1 + int(rand() * 10), 1);
-    print s "\t" s } }' >"$dir/pairs.tsv"
+awk -v seed=1 -v lines=500 -v longest=9 -f "$(dirname "$0")/reversals.awk" >"$dir/pairs.tsv"
 "$heed" vocab --size 275 --out "$dir/vocab.model" --quiet "$dir/pairs.tsv"
 
 # the same run each time; --out, --steps and --save-every are added

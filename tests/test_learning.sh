@@ -14,8 +14,8 @@ tail -n 200 "$dir/pairs" >"$dir/test.tsv"
 "$heed" vocab --size 280 --quiet --out "$dir/vocab.model" "$dir/train.tsv"
 "$heed" train --pairs "$dir/train.tsv" --vocab "$dir/vocab.model" --preset tiny --d-model 64 \
     --d-ff 128 --encoder-layers 2 --decoder-layers 2 --dropout 0 --attention-dropout 0 \
-    --ff-dropout 0 --batch-tokens 1024 --steps 2400 --warmup 200 --lr 0.001 --seed 1 --quiet \
-    --out "$dir/model"
+    --ff-dropout 0 --batch-tokens 1024 --steps 2400 --warmup 200 --lr 0.001 --clip 1 --seed 1 \
+    --quiet --out "$dir/model"
 cut -f 1 "$dir/test.tsv" >"$dir/in"
 "$heed" translate --quiet --model "$dir/model" --threads 2 <"$dir/in" >"$dir/out"
 

@@ -373,6 +373,30 @@ static void test_divergence_goes_back_then_ends(void **state)
     assert_true(file_exists(in_place("ruined/checkpoints/step-00000018/model.safetensors")));
 }
 
+/* Gradients that stay large but finite, with no checkpoint to go back to: the run goes on. */
+static void test_large_gradients_are_accepted(void **state)
+{
+    (void)state;
+    struct seen seen = {0};
+    struct heed_train_options o = options(in_place("large"));
+    o.peak_lr = 1e-6f;
+    o.steps = 110;
+    must_train(&o, 1);
+    const char *record = in_place("large/checkpoints/step-00000110/trainer.json");
+    make_older(record, "lr");
+    char command[512];
+    snprintf(command, sizeof command, "sed -i 's/\"regular\": [0-9]*/\"regular\": 0/' %s", record);
+    assert_int_equal(system(command), 0);
+    o.resume = true;
+    o.peak_lr = 30;
+    o.steps = 200;
+    o.event = note;
+    o.user = &seen;
+    must_train(&o, 1);
+    assert_true(seen.count[HEED_EVENT_SKIP] > 5);
+    assert_int_equal(seen.count[HEED_EVENT_ROLLBACK], 0);
+}
+
 static void test_one_run_a_directory(void **state)
 {
     (void)state;
@@ -573,6 +597,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_best_by),
         cmocka_unit_test(test_patience),
         cmocka_unit_test(test_divergence_goes_back_then_ends),
+        cmocka_unit_test(test_large_gradients_are_accepted),
         cmocka_unit_test(test_one_run_a_directory),
         cmocka_unit_test(test_stop_saves),
         cmocka_unit_test(test_stop_from_elsewhere),

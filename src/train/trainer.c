@@ -390,7 +390,10 @@ static enum heed_status after_update(struct heed_trainer *t, struct heed_event *
     e->kind = HEED_EVENT_SKIP;
     e->text = text;
     enum heed_status s = tell(t, e, err);
-    if (!s && t->at.skips >= SKIPS_IN_A_ROW) s = roll_back(t, err);
+    /* With nothing to go back to, large gradients are left to the guard, which accepts them in
+     * time; gradients that are not finite would never end. */
+    bool can_wait = !t->at.regular && isfinite(u->norm);
+    if (!s && t->at.skips >= SKIPS_IN_A_ROW && !can_wait) s = roll_back(t, err);
     return s;
 }
 
