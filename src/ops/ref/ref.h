@@ -1,0 +1,48 @@
+/*
+ * ref.h - shared by the files of the reference backend: single elements of matrices as double, and
+ * the ops that are not in ref.c.
+ */
+#ifndef HEED_OPS_REF_H
+#define HEED_OPS_REF_H
+#include "ops/bf16.h"
+#include "ops/ops.h"
+
+static inline double get(struct mat m, int row, int col)
+{
+    const void *p = mat_at(m, row, col);
+    switch (m.type) {
+    case TYPE_F64:
+        return *(const double *)p;
+    case TYPE_F32:
+        return (double)*(const float *)p;
+    default:
+        return (double)bf16_to_float(*(const uint16_t *)p);
+    }
+}
+
+static inline void set(struct mat m, int row, int col, double x)
+{
+    void *p = mat_at(m, row, col);
+    switch (m.type) {
+    case TYPE_F64:
+        *(double *)p = x;
+        break;
+    case TYPE_F32:
+        *(float *)p = (float)x;
+        break;
+    default:
+        *(uint16_t *)p = bf16_from_float((float)x);
+    }
+}
+
+static inline void add(struct mat m, int row, int col, double x)
+{
+    set(m, row, col, get(m, row, col) + x);
+}
+
+/* attention.c */
+void ref_attend(struct backend *be, const struct attention *a);
+void ref_attend_bwd(struct backend *be, const struct attention *a, struct mat dq, struct mat dk,
+                    struct mat dv, struct mat dout);
+
+#endif
