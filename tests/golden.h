@@ -16,6 +16,14 @@ static const struct heed_config golden_config = {.d_model = 32,
                                                  .decoder_layers = 2,
                                                  .vocab_size = 50,
                                                  .max_length = 24};
+/* As in variants.py. */
+static const struct heed_config golden_variant_config = {.d_model = 16,
+                                                         .d_ff = 32,
+                                                         .heads = 2,
+                                                         .encoder_layers = 1,
+                                                         .decoder_layers = 1,
+                                                         .vocab_size = 50,
+                                                         .max_length = 24};
 enum { GOLDEN_TENSORS = 128 };
 
 static inline struct safetensors *golden_file(const char *path)

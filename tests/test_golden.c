@@ -1,8 +1,9 @@
 /*
- * test_golden.c - our model against its PyTorch twin: tests/golden/model.py wrote the files.
+ * test_golden.c - our model against its PyTorch twin: tests/golden/model.py wrote the files, and
+ * variants.py those of the forms in variants.h.
  *
- * Logits, loss, every gradient, and ten clipped Adam steps over two batches, on each backend and
- * precision. The twin computes in double, so every difference is ours.
+ * Logits, loss, every gradient, and, for the paper's form, ten clipped Adam steps over two batches,
+ * on each backend and precision. The twin computes in double, so every difference is ours.
  *
  * Tolerances. Logits and gradients: the largest difference over the largest value, and the length
  * of the difference over the length, tensor by tensor. In f32 both are at most 1e-5; ref and cpu
@@ -21,6 +22,7 @@
 
 #include "device.h"
 #include "golden.h"
+#include "variants.h"
 
 /* As in the script. */
 enum { STEPS = 10, WARMUP = 100, BATCHES = 2 };
@@ -37,6 +39,7 @@ static const struct setup ref_f32 = {"ref", &precision_f32, 1e-6, 1e-5, 1e-5, 3e
 
 struct golden {
     const struct setup *setup;
+    const char *name; /* of the form of the model */
     struct safetensors *model, *adam;
     struct toy toy;
     struct toy_batch batch[BATCHES];
@@ -71,19 +74,35 @@ static void batch_read(struct toy_batch *b, const struct safetensors *file, int 
 
 /* ---- life: one model at the golden parameters for each test ---- */
 
-static void golden_open(struct golden *g, const struct setup *setup)
+static void golden_read(struct golden *g, const char *path, int batches,
+                        const struct heed_config *c)
 {
-    memset(g, 0, sizeof *g);
-    g->setup = setup;
-    g->model = golden_file("tests/golden/model.safetensors");
-    g->adam = golden_file("tests/golden/adam.safetensors");
-    for (int i = 0; i < BATCHES; i++) batch_read(&g->batch[i], g->model, i);
-    toy_open(&g->toy, setup->device, &golden_config, *setup->precision, true);
+    const struct setup *setup = g->setup;
+    g->model = golden_file(path);
+    for (int i = 0; i < batches; i++) batch_read(&g->batch[i], g->model, i);
+    toy_open(&g->toy, setup->device, c, *setup->precision, true);
     struct parameters *p = g->toy.p;
     g->tensors = parameters_list(&p->config, g->list, GOLDEN_TENSORS);
     float *initial = golden_gather(p, g->model, "");
     golden_set(p, initial);
     free(initial);
+}
+
+static void golden_open(struct golden *g, const struct setup *setup)
+{
+    *g = (struct golden){.setup = setup, .name = "paper"};
+    g->adam = golden_file("tests/golden/adam.safetensors");
+    golden_read(g, "tests/golden/model.safetensors", BATCHES, &golden_config);
+}
+
+static void golden_open_variant(struct golden *g, const struct setup *setup,
+                                const struct variant *v)
+{
+    char path[128];
+    struct heed_config c = variant_config(v, &golden_variant_config);
+    *g = (struct golden){.setup = setup, .name = v->name};
+    snprintf(path, sizeof path, "tests/golden/variants/%s.safetensors", v->name);
+    golden_read(g, path, 1, &c);
 }
 
 static void golden_close(struct golden *g)
@@ -125,11 +144,11 @@ static void check_tensor(const struct golden *g, const char *name, const float *
         length2 += w * w;
     }
     if (!(off <= g->setup->largest * largest))
-        fail_msg("%s is off by %g of its largest value, expected at most %g", name, off / largest,
-                 g->setup->largest);
+        fail_msg("%s: %s is off by %g of its largest value, expected at most %g", g->name, name,
+                 off / largest, g->setup->largest);
     if (!(off2 <= pow(g->setup->length, 2) * length2))
-        fail_msg("%s is off by %g of its length, expected at most %g", name, sqrt(off2 / length2),
-                 g->setup->length);
+        fail_msg("%s: %s is off by %g of its length, expected at most %g", g->name, name,
+                 sqrt(off2 / length2), g->setup->length);
 }
 
 /* start: where the steps began */
@@ -148,40 +167,63 @@ static void check_way(const struct golden *g, const char *name, const float *fou
 
 /* ---- tests ---- */
 
+static void check_logits(struct golden *g)
+{
+    struct heed_error err = {0};
+    float found[TOY_ROWS * 50];
+    assert_int_equal(run_logits(g->toy.run, &g->batch[0].packed, found, &err), HEED_OK);
+    const struct tensor *want = golden_find(g->model, "logits");
+    size_t n = (size_t)g->batch[0].packed.rows_tgt * golden_config.vocab_size;
+    assert_int_equal(want->bytes, n * sizeof *found);
+    check_tensor(g, "logits", found, want->data, n);
+}
+
+static void check_gradients(struct golden *g)
+{
+    struct heed_error err = {0};
+    struct loss loss = {0};
+    assert_int_equal(run_loss(g->toy.run, &g->batch[0].packed, &smoothing, &loss, &err), HEED_OK);
+    const float *want_loss = golden_find(g->model, "loss")->data;
+    assert_int_equal(loss.tokens, g->batch[0].packed.rows_tgt);
+    check_scalar("smoothed loss", loss.smoothed, (double)want_loss[0], g->setup->loss);
+    check_scalar("-log p", loss.nll, (double)want_loss[1], g->setup->loss);
+
+    float *found = download(g, g->toy.run->grad),
+          *want = golden_gather(g->toy.p, g->model, "grad.");
+    for (int i = 0; i < g->tensors; i++) {
+        const struct parameter *p = &g->list[i];
+        check_tensor(g, p->name, found + p->at, want + p->at, (size_t)p->rows * p->cols);
+    }
+    free(found);
+    free(want);
+}
+
 static void test_logits(void **state)
 {
     struct golden g;
-    struct heed_error err = {0};
-    float found[TOY_ROWS * 50];
     golden_open(&g, *state);
-    assert_int_equal(run_logits(g.toy.run, &g.batch[0].packed, found, &err), HEED_OK);
-    const struct tensor *want = golden_find(g.model, "logits");
-    size_t n = (size_t)g.batch[0].packed.rows_tgt * golden_config.vocab_size;
-    assert_int_equal(want->bytes, n * sizeof *found);
-    check_tensor(&g, "logits", found, want->data, n);
+    check_logits(&g);
     golden_close(&g);
 }
 
 static void test_gradients(void **state)
 {
     struct golden g;
-    struct heed_error err = {0};
-    struct loss loss = {0};
     golden_open(&g, *state);
-    assert_int_equal(run_loss(g.toy.run, &g.batch[0].packed, &smoothing, &loss, &err), HEED_OK);
-    const float *want_loss = golden_find(g.model, "loss")->data;
-    assert_int_equal(loss.tokens, g.batch[0].packed.rows_tgt);
-    check_scalar("smoothed loss", loss.smoothed, (double)want_loss[0], g.setup->loss);
-    check_scalar("-log p", loss.nll, (double)want_loss[1], g.setup->loss);
-
-    float *found = download(&g, g.toy.run->grad), *want = golden_gather(g.toy.p, g.model, "grad.");
-    for (int i = 0; i < g.tensors; i++) {
-        const struct parameter *p = &g.list[i];
-        check_tensor(&g, p->name, found + p->at, want + p->at, (size_t)p->rows * p->cols);
-    }
-    free(found);
-    free(want);
+    check_gradients(&g);
     golden_close(&g);
+}
+
+static void test_variants(void **state)
+{
+    const struct setup *setup = *state;
+    for (int i = 1; i < VARIANTS; i++) { /* the first is the paper's form */
+        struct golden g;
+        golden_open_variant(&g, setup, &variants[i]);
+        if (setup->precision == &precision_f32) check_logits(&g);
+        check_gradients(&g);
+        golden_close(&g);
+    }
 }
 
 /* Optimizer state on the device: both moments, then the squared norm. */
@@ -259,9 +301,9 @@ static int run_held(const char *device)
     const struct setup held_f32 = {device, &precision_f32, 1e-6, 1e-5, 1e-5, 3e-4};
     const struct setup held_bf16 = {device, &precision_bf16, 1e-3, 0.2, 0.1, 0.2};
     const struct CMUnitTest tests[] = {
-        GOLDEN(test_gradients, held_f32),
-        GOLDEN(test_gradients, held_bf16),
-        GOLDEN(test_adam, held_bf16),
+        GOLDEN(test_gradients, held_f32), GOLDEN(test_gradients, held_bf16),
+        GOLDEN(test_adam, held_bf16),     GOLDEN(test_variants, held_f32),
+        GOLDEN(test_variants, held_bf16),
     };
     struct backend *be;
     if (backend_open(&be, device, 0, NULL)) return 0;
@@ -280,11 +322,14 @@ int main(void)
         GOLDEN(test_adam, ref_f32),       GOLDEN(test_logits, cpu_f32),
         GOLDEN(test_gradients, cpu_f32),  GOLDEN(test_adam, cpu_f32),
         GOLDEN(test_gradients, cpu_bf16), GOLDEN(test_adam, cpu_bf16),
+        GOLDEN(test_variants, ref_f32),   GOLDEN(test_variants, cpu_f32),
+        GOLDEN(test_variants, cpu_bf16),
     };
     const struct CMUnitTest device_tests[] = {
-        GOLDEN(test_logits, device_f32), GOLDEN(test_gradients, device_f32),
-        GOLDEN(test_adam, device_f32),   GOLDEN(test_gradients, device_bf16),
-        GOLDEN(test_adam, device_bf16),
+        GOLDEN(test_logits, device_f32),    GOLDEN(test_gradients, device_f32),
+        GOLDEN(test_adam, device_f32),      GOLDEN(test_gradients, device_bf16),
+        GOLDEN(test_adam, device_bf16),     GOLDEN(test_variants, device_f32),
+        GOLDEN(test_variants, device_bf16),
     };
     device_or_skip();
     if (device_named()) return cmocka_run_group_tests(device_tests, NULL, NULL);

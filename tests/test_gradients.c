@@ -6,12 +6,13 @@
  *   backward twice adds exactly twice        a gradient that is cleared instead of added to
  *   packed equals the sum of singles         a sentence that sees its neighbour
  *   later tokens change no earlier logit     a mask that lets the future in, in both passes
- * And positions matter: the same words in another order are another sentence.
+ * And positions matter: the same words in another order are another sentence. Each test goes
+ * through every form of the model in variants.h.
  */
 #include <math.h>
 
-#include "model/config.h"
 #include "toy.h"
+#include "variants.h"
 
 static const int src_len[] = {4, 1, 7, 3}, tgt_len[] = {3, 5, 1, 6};
 enum { N = 4 };
@@ -59,28 +60,15 @@ static void check_finite_differences(const struct heed_config *config)
         double want = (up - down) / (2 * eps);
         worst = worse(worst, fabs(want - g[i]) / fmax(1, fabs(want)));
     }
-    if (!(worst < 1e-6))
-        fail_msg("activation %s: worst gradient error %g over %zu parameters",
-                 config_activation_name(config), worst, t.p->n);
+    if (!(worst < 1e-6)) fail_msg("worst gradient error %g over %zu parameters", worst, t.p->n);
     toy_close(&t);
 }
 
-static void test_finite_differences(void **state)
+static void check_backward_twice(const struct heed_config *config)
 {
-    (void)state;
-    struct heed_config c = toy_config;
-    for (int kind = 0; kind < ACT_KINDS - ACT_RELU; kind++) {
-        c.activation = (enum heed_activation)kind;
-        check_finite_differences(&c);
-    }
-}
-
-static void test_backward_twice(void **state)
-{
-    (void)state;
     struct toy t;
     struct toy_batch b;
-    toy_open(&t, "ref", &toy_config, precision_f64, true);
+    toy_open(&t, "ref", config, precision_f64, true);
     toy_batch(&b, N, src_len, tgt_len, toy_config.vocab_size, 3);
     zero_grad(&t);
     loss_of(&t, &b, with_dropout);
@@ -95,14 +83,13 @@ static void test_backward_twice(void **state)
     toy_close(&t);
 }
 
-static void test_packed_is_sum_of_singles(void **state)
+static void check_packed_is_sum_of_singles(const struct heed_config *config)
 {
-    (void)state;
     struct toy t;
     struct toy_batch b, one;
     struct loss_options o = with_dropout;
     o.dropout = false;
-    toy_open(&t, "ref", &toy_config, precision_f64, true);
+    toy_open(&t, "ref", config, precision_f64, true);
     toy_batch(&b, N, src_len, tgt_len, toy_config.vocab_size, 3);
     zero_grad(&t);
     double packed = loss_of(&t, &b, o), singles = 0, worst = 0;
@@ -121,15 +108,14 @@ static void test_packed_is_sum_of_singles(void **state)
     toy_close(&t);
 }
 
-static void test_no_future(void **state)
+static void check_no_future(const struct heed_config *config)
 {
-    (void)state;
     struct toy t;
     struct toy_batch b;
     struct heed_error err = {0};
     int s = 5, n = 6, vocab = toy_config.vocab_size;
     double base[6 * 11], other[6 * 11];
-    toy_open(&t, "ref", &toy_config, precision_f64, true);
+    toy_open(&t, "ref", config, precision_f64, true);
     toy_batch(&b, 1, &s, &n, vocab, 3);
     assert_int_equal(run_logits(t.run, &b.packed, base, &err), HEED_OK);
     for (int changed = 1; changed < n; changed++) {
@@ -171,12 +157,41 @@ static void test_positions_matter(void **state)
     toy_close(&t);
 }
 
+/* A check and the form of the model that it is made for. */
+struct invariant {
+    void (*check)(const struct heed_config *config);
+    const struct variant *variant;
+};
+
+static void test_invariant(void **state)
+{
+    const struct invariant *i = *state;
+    struct heed_config c = variant_config(i->variant, &toy_config);
+    i->check(&c);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_finite_differences),       cmocka_unit_test(test_backward_twice),
-        cmocka_unit_test(test_packed_is_sum_of_singles), cmocka_unit_test(test_no_future),
-        cmocka_unit_test(test_positions_matter),
+    static const struct {
+        const char *name;
+        void (*check)(const struct heed_config *config);
+    } checks[] = {
+        {"finite differences", check_finite_differences},
+        {"backward twice", check_backward_twice},
+        {"packed is the sum of singles", check_packed_is_sum_of_singles},
+        {"no future", check_no_future},
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    enum { CHECKS = sizeof checks / sizeof *checks };
+    struct invariant invariants[VARIANTS * CHECKS];
+    char names[VARIANTS * CHECKS][64];
+    struct CMUnitTest tests[VARIANTS * CHECKS + 1];
+    int n = 0;
+    for (int v = 0; v < VARIANTS; v++)
+        for (int i = 0; i < CHECKS; i++, n++) {
+            snprintf(names[n], sizeof names[n], "%s: %s", variants[v].name, checks[i].name);
+            invariants[n] = (struct invariant){checks[i].check, &variants[v]};
+            tests[n] = (struct CMUnitTest){names[n], test_invariant, NULL, NULL, &invariants[n]};
+        }
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_positions_matter);
+    return _cmocka_run_group_tests("gradients", tests, (size_t)n, NULL, NULL);
 }

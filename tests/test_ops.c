@@ -10,6 +10,7 @@
 #include "base/minmax.h"
 #include "ops/drop.h"
 #include "trial.h"
+#include "variants.h"
 
 /* ---- embed ---- */
 
@@ -476,16 +477,8 @@ static void test_op(void **state)
 static const int src_len[] = {4, 1, 7, 3}, tgt_len[] = {3, 5, 1, 6};
 enum { N = 4 };
 
-/* The toy configuration with each activation in turn; false: there are no more. */
-static bool next_activation(struct heed_config *c, int kind)
-{
-    *c = toy_config;
-    c->activation = (enum heed_activation)kind;
-    return kind < ACT_KINDS - ACT_RELU;
-}
-
 /* With dropout: the masks too must be the same. */
-static void check_model_as_reference(const struct heed_config *config)
+static void check_model_as_reference(const char *name, const struct heed_config *config)
 {
     const char *const device[2] = {"ref", device_or_cpu()};
     const struct loss_options o = {
@@ -499,7 +492,8 @@ static void check_model_as_reference(const struct heed_config *config)
         toy_open(&t[i], device[i], config, precision_f32, true);
         assert_int_equal(run_loss(t[i].run, &b.packed, &o, &loss[i], &err), HEED_OK);
     }
-    assert_true(fabs(loss[1].smoothed - loss[0].smoothed) <= 1e-6 * loss[0].smoothed);
+    if (!(fabs(loss[1].smoothed - loss[0].smoothed) <= 1e-6 * loss[0].smoothed))
+        fail_msg("%s: the loss is %.9g, expected %.9g", name, loss[1].smoothed, loss[0].smoothed);
     assert_true(fabs(loss[1].nll - loss[0].nll) <= 1e-6 * loss[0].nll);
     const float *want = t[0].run->grad.p;
     float *found = malloc(t[0].p->n * sizeof *found);
@@ -508,7 +502,8 @@ static void check_model_as_reference(const struct heed_config *config)
     assert_int_equal(t[1].be->op->sync(t[1].be, &err), HEED_OK);
     for (size_t i = 0; i < t[0].p->n; i++)
         if (!(fabsf(found[i] - want[i]) <= 1e-5f * fmaxf(1, fabsf(want[i]))))
-            fail_msg("gradient %zu is %.9g, expected %.9g", i, (double)found[i], (double)want[i]);
+            fail_msg("%s: gradient %zu is %.9g, expected %.9g", name, i, (double)found[i],
+                     (double)want[i]);
     free(found);
     for (int i = 0; i < 2; i++) toy_close(&t[i]);
 }
@@ -516,8 +511,10 @@ static void check_model_as_reference(const struct heed_config *config)
 static void test_model_as_reference(void **state)
 {
     (void)state;
-    struct heed_config c;
-    for (int kind = 0; next_activation(&c, kind); kind++) check_model_as_reference(&c);
+    for (int v = 0; v < VARIANTS; v++) {
+        struct heed_config c = variant_config(&variants[v], &toy_config);
+        check_model_as_reference(variants[v].name, &c);
+    }
 }
 
 enum { TOP = 3, LENGTH = 6 };
@@ -565,7 +562,8 @@ static void greedy(struct toy *t, const struct toy_batch *b, int32_t fed[N][LENG
 
 /* What a step found must be, bit for bit, what the whole target at once gives. On a device it is
  * near: there products of few rows and of many are not summed in the same order. */
-static void check_cached_is_recomputed(const char *device, const struct heed_config *config)
+static void check_cached_is_recomputed(const char *device, const char *name,
+                                       const struct heed_config *config)
 {
     struct heed_error err = {0};
     static const int full[N] = {LENGTH, LENGTH, LENGTH, LENGTH};
@@ -590,7 +588,8 @@ static void check_cached_is_recomputed(const char *device, const struct heed_con
             assert_memory_equal(id[p][i], want_id[i * LENGTH + p], sizeof id[p][i]);
             for (int k = 0; k < TOP; k++) {
                 double off = fabs((double)score[p][i][k] - (double)want_score[i * LENGTH + p][k]);
-                assert_true(off <= (device_named() ? 1e-5 : 0));
+                if (!(off <= (device_named() ? 1e-5 : 0)))
+                    fail_msg("%s: a score at position %d is off by %g", name, p, off);
             }
         }
     toy_close(&t);
@@ -598,8 +597,10 @@ static void check_cached_is_recomputed(const char *device, const struct heed_con
 
 static void test_cached_is_recomputed(void **state)
 {
-    struct heed_config c;
-    for (int kind = 0; next_activation(&c, kind); kind++) check_cached_is_recomputed(*state, &c);
+    for (int v = 0; v < VARIANTS; v++) {
+        struct heed_config c = variant_config(&variants[v], &toy_config);
+        check_cached_is_recomputed(*state, variants[v].name, &c);
+    }
 }
 
 /* With an argument, only the tests that match it run, so that a fault of one op on a device does

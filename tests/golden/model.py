@@ -16,87 +16,122 @@ import json
 import math
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 import torch.nn.functional as F
 
-D, FF, HEADS, LAYERS, V = 32, 64, 4, 2, 50
+V = 50
 BOS, EOS, FIRST_WORD = 1, 2, 3
 SMOOTHING, EPSILON = 0.1, 1e-6
 STEPS, WARMUP, CLIP = 10, 100, 1.6
 # (source, target) lengths with marks; rows of a side are no multiple of anything.
 BATCHES = [[(9, 7), (1, 3), (17, 19), (4, 1), (2, 11)], [(6, 16), (13, 2), (3, 9)]]
 
+# The paper's form, with the keys of config.json. variants.py changes some of them.
+PAPER = SimpleNamespace(
+    d_model=32, d_ff=64, heads=4, encoder_layers=2, decoder_layers=2, max_length=24,
+    norm="post", activation="relu", position="sinusoid",
+)
 
-def parameters():
+
+def parameters(c=PAPER):
     """Names and initial values; no gain is 1 and no bias 0, so that each is seen to be used."""
 
     def attention(prefix):
         for name in ["q_proj", "k_proj", "v_proj", "out_proj"]:
-            p[f"{prefix}.{name}.weight"] = matrix(D, D)
+            p[f"{prefix}.{name}.weight"] = matrix(c.d_model, c.d_model)
         norm(prefix)
 
     def feed_forward(prefix):
-        p[f"{prefix}.fc1.weight"], p[f"{prefix}.fc1.bias"] = matrix(FF, D), 0.1 * torch.randn(FF)
-        p[f"{prefix}.fc2.weight"], p[f"{prefix}.fc2.bias"] = matrix(D, FF), 0.1 * torch.randn(D)
+        for name, rows, cols in [("fc1", c.d_ff, c.d_model), ("fc2", c.d_model, c.d_ff)]:
+            p[f"{prefix}.{name}.weight"] = matrix(rows, cols)
+            p[f"{prefix}.{name}.bias"] = 0.1 * torch.randn(rows)
         norm(prefix)
 
     def norm(prefix):
-        p[f"{prefix}.norm.weight"] = 1 + 0.1 * torch.randn(D)
-        p[f"{prefix}.norm.bias"] = 0.1 * torch.randn(D)
+        p[f"{prefix}.norm.weight"] = 1 + 0.1 * torch.randn(c.d_model)
+        p[f"{prefix}.norm.bias"] = 0.1 * torch.randn(c.d_model)
 
     def matrix(rows, cols):
         return (2 * torch.rand(rows, cols) - 1) * math.sqrt(6 / (rows + cols))
 
-    p = {"embed.weight": torch.randn(V, D) * D**-0.5}
-    for n in range(LAYERS):
+    p = {"embed.weight": torch.randn(V, c.d_model) * c.d_model**-0.5}
+    for n in range(c.encoder_layers):
         attention(f"encoder.layers.{n}.self_attn")
         feed_forward(f"encoder.layers.{n}.ff")
-    for n in range(LAYERS):
+    for n in range(c.decoder_layers):
         attention(f"decoder.layers.{n}.self_attn")
         attention(f"decoder.layers.{n}.cross_attn")
         feed_forward(f"decoder.layers.{n}.ff")
     return {name: x.float().double().requires_grad_() for name, x in p.items()}
 
 
-def embed(p, ids):
-    position = torch.arange(len(ids), dtype=torch.float64)[:, None]
-    angle = position / 10000 ** (torch.arange(0, D, 2, dtype=torch.float64) / D)
-    table = torch.stack([angle.sin(), angle.cos()], dim=2).reshape(len(ids), D)
-    return p["embed.weight"][ids] * math.sqrt(D) + table
+class Model:
+    """A configuration with its parameters; one sentence at a time."""
 
+    def __init__(self, p, c=PAPER):
+        self.p, self.c = p, c
 
-def add_norm(p, prefix, x, r):
-    return F.layer_norm(x + r, [D], p[f"{prefix}.norm.weight"], p[f"{prefix}.norm.bias"], EPSILON)
+    def embed(self, ids):
+        d = self.c.d_model
+        position = torch.arange(len(ids), dtype=torch.float64)[:, None]
+        angle = position / 10000 ** (torch.arange(0, d, 2, dtype=torch.float64) / d)
+        table = torch.stack([angle.sin(), angle.cos()], dim=2).reshape(len(ids), d)
+        return self.p["embed.weight"][ids] * math.sqrt(d) + table
 
+    def linear(self, name, x):
+        return F.linear(x, self.p[f"{name}.weight"], self.p.get(f"{name}.bias"))
 
-def attention(p, prefix, x, memory, causal):
-    def heads(name, rows):
-        return (rows @ p[f"{prefix}.{name}.weight"].T).reshape(-1, HEADS, D // HEADS).transpose(0, 1)
+    def norm(self, prefix, x):
+        gain, bias = self.p[f"{prefix}.norm.weight"], self.p[f"{prefix}.norm.bias"]
+        return F.layer_norm(x, [self.c.d_model], gain, bias, EPSILON)
 
-    q, k, v = heads("q_proj", x), heads("k_proj", memory), heads("v_proj", memory)
-    scores = q @ k.transpose(1, 2) / math.sqrt(D // HEADS)
-    if causal:
-        scores += torch.full(scores.shape[1:], -math.inf).triu(1)
-    o = (scores.softmax(2) @ v).transpose(0, 1).reshape(-1, D)
-    return add_norm(p, prefix, x, o @ p[f"{prefix}.out_proj.weight"].T)
+    def sublayer(self, prefix, x, f):
+        return self.norm(prefix, x + f(x))
 
+    def attention(self, prefix, x, memory, causal):
+        """memory: None for self-attention."""
 
-def feed_forward(p, prefix, x):
-    h = F.relu(F.linear(x, p[f"{prefix}.fc1.weight"], p[f"{prefix}.fc1.bias"]))
-    return add_norm(p, prefix, x, F.linear(h, p[f"{prefix}.fc2.weight"], p[f"{prefix}.fc2.bias"]))
+        def heads(name, rows):
+            rows = self.linear(f"{prefix}.{name}", rows)
+            return rows.reshape(len(rows), self.c.heads, -1).transpose(0, 1)
+
+        def attend(x):
+            keys = x if memory is None else memory
+            q, k, v = heads("q_proj", x), heads("k_proj", keys), heads("v_proj", keys)
+            scores = q @ k.transpose(1, 2) / math.sqrt(q.shape[2])
+            if causal:
+                scores += torch.full(scores.shape[1:], -math.inf).triu(1)
+            o = (scores.softmax(2) @ v).transpose(0, 1).reshape(len(x), -1)
+            return self.linear(f"{prefix}.out_proj", o)
+
+        return self.sublayer(prefix, x, attend)
+
+    def feed_forward(self, prefix, x):
+        f = {"relu": F.relu, "gelu": F.gelu}[self.c.activation]
+        return self.sublayer(
+            prefix, x, lambda x: self.linear(f"{prefix}.fc2", f(self.linear(f"{prefix}.fc1", x)))
+        )
+
+    def encode(self, src):
+        x = self.embed(src)
+        for n in range(self.c.encoder_layers):
+            x = self.attention(f"encoder.layers.{n}.self_attn", x, None, False)
+            x = self.feed_forward(f"encoder.layers.{n}.ff", x)
+        return x
+
+    def logits(self, src, tgt_in):
+        memory, x = self.encode(src), self.embed(tgt_in)
+        for n in range(self.c.decoder_layers):
+            x = self.attention(f"decoder.layers.{n}.self_attn", x, None, True)
+            x = self.attention(f"decoder.layers.{n}.cross_attn", x, memory, False)
+            x = self.feed_forward(f"decoder.layers.{n}.ff", x)
+        return F.linear(x, self.p["embed.weight"])
 
 
 def logits_of(p, src, tgt_in):
-    memory, y = embed(p, src), embed(p, tgt_in)
-    for n in range(LAYERS):
-        memory = attention(p, f"encoder.layers.{n}.self_attn", memory, memory, False)
-        memory = feed_forward(p, f"encoder.layers.{n}.ff", memory)
-    for n in range(LAYERS):
-        y = attention(p, f"decoder.layers.{n}.self_attn", y, y, True)
-        y = attention(p, f"decoder.layers.{n}.cross_attn", y, memory, False)
-        y = feed_forward(p, f"decoder.layers.{n}.ff", y)
-    return y @ p["embed.weight"].T
+    return Model(p).logits(src, tgt_in)
 
 
 def draw_batch(lengths):
@@ -106,10 +141,10 @@ def draw_batch(lengths):
     return [(ids(s), ids(t)) for s, t in lengths]
 
 
-def forward(p, batch):
+def forward(model, batch):
     """Logits of all rows, smoothed loss, negative log-likelihood; both summed."""
     begin = torch.tensor([BOS])
-    logits = torch.cat([logits_of(p, s, torch.cat([begin, t[:-1]])) for s, t in batch])
+    logits = torch.cat([model.logits(s, torch.cat([begin, t[:-1]])) for s, t in batch])
     target = torch.cat([t for _, t in batch])
     smoothed = F.cross_entropy(logits, target, label_smoothing=SMOOTHING, reduction="sum")
     return logits, smoothed, F.cross_entropy(logits, target, reduction="sum")
@@ -117,13 +152,14 @@ def forward(p, batch):
 
 def adam_steps(p, batches):
     """The gradient norm before clipping at each step; p is changed."""
+    model = Model(p)
     optimizer = torch.optim.Adam(p.values(), betas=(0.9, 0.98), eps=1e-9)
     norms = []
     for step in range(1, STEPS + 1):
         batch = batches[(step - 1) % len(batches)]
-        optimizer.param_groups[0]["lr"] = D**-0.5 * min(step**-0.5, step * WARMUP**-1.5)
+        optimizer.param_groups[0]["lr"] = PAPER.d_model**-0.5 * min(step**-0.5, step * WARMUP**-1.5)
         optimizer.zero_grad()
-        (forward(p, batch)[1] / sum(len(t) for _, t in batch)).backward()
+        (forward(model, batch)[1] / sum(len(t) for _, t in batch)).backward()
         norms.append(torch.nn.utils.clip_grad_norm_(p.values(), CLIP).item())
         optimizer.step()
     return norms
@@ -141,14 +177,10 @@ def save(path, tensors):
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
-def main():
-    torch.manual_seed(1)
-    here = Path(__file__).parent
-    p = parameters()
-    batches = [draw_batch(lengths) for lengths in BATCHES]
-    logits, smoothed, nll = forward(p, batches[0])
+def describe(p, batches, c=PAPER):
+    """What a golden file of a model has: parameters, batches, and of batch 0 what the model gives."""
+    logits, smoothed, nll = forward(Model(p, c), batches[0])
     smoothed.backward()
-
     out = dict(p)
     for n, batch in enumerate(batches):
         out[f"batch.{n}.src_len"] = torch.tensor([len(s) for s, _ in batch])
@@ -156,14 +188,23 @@ def main():
         out[f"batch.{n}.src"] = torch.cat([s for s, _ in batch])
         out[f"batch.{n}.tgt"] = torch.cat([t for _, t in batch])
     out["logits"], out["loss"] = logits, torch.stack([smoothed, nll])
-    out |= {f"grad.{name}": x.grad for name, x in p.items()}
+    return out | {f"grad.{name}": x.grad for name, x in p.items()}
+
+
+def main():
+    torch.manual_seed(1)
+    here = Path(__file__).parent
+    p = parameters()
+    batches = [draw_batch(lengths) for lengths in BATCHES]
+    out = describe(p, batches)
     save(here / "model.safetensors", out)
 
     norms = adam_steps(p, batches)
     bites = sum(n > CLIP for n in norms)
     assert 0 < bites < STEPS, "clipping should bite in some steps and not in others"
     save(here / "adam.safetensors", p | {"norm": torch.tensor(norms)})
-    print(f"loss {smoothed.item():.6f}, nll {nll.item():.6f}; clipped {bites} of {STEPS} steps:")
+    smoothed, nll = out["loss"].tolist()
+    print(f"loss {smoothed:.6f}, nll {nll:.6f}; clipped {bites} of {STEPS} steps:")
     print(" ".join(f"{n:.3f}" for n in norms))
 
 

@@ -1,0 +1,35 @@
+"""Writes tests/golden/variants/NAME.safetensors: a small model of each variant, by PyTorch.
+
+    python3 tests/golden/variants.py [NAME...]      (needs: pip install torch)
+
+The same model and the same file as model.py's, with one batch; the fields that make each variant
+are in VARIANTS, with the keys and values of config.json. The list in tests/variants.h has the same
+names and fields.
+"""
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+from model import PAPER, describe, draw_batch, parameters, save
+
+SHAPE = dict(d_model=16, d_ff=32, heads=2, encoder_layers=1, decoder_layers=1)
+BATCH = [(9, 7), (1, 3), (17, 19), (4, 1)]
+VARIANTS = {
+    "gelu": dict(activation="gelu"),
+}
+
+
+def main():
+    here = Path(__file__).parent / "variants"
+    here.mkdir(exist_ok=True)
+    for name in sys.argv[1:] or VARIANTS:
+        torch.manual_seed(1)
+        c = SimpleNamespace(**vars(PAPER) | SHAPE | VARIANTS[name])
+        out = describe(parameters(c), [draw_batch(BATCH)], c)
+        save(here / f"{name}.safetensors", out)
+        print(f"{name}: loss {out['loss'][0].item():.6f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+/*
+ * variants.h - the forms of the model that tests go through besides the paper's: each is the fields
+ * of config.json that differ. tests/golden/variants.py has the same names and fields.
+ */
+#ifndef HEED_TESTS_VARIANTS_H
+#define HEED_TESTS_VARIANTS_H
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "heed.h"
+
+struct variant {
+    const char *name;
+    const char *fields; /* "activation=gelu norm=pre" */
+};
+
+static const struct variant variants[] = {
+    {"paper", ""},
+    {"gelu", "activation=gelu"},
+};
+enum { VARIANTS = sizeof variants / sizeof *variants };
+
+/* The configuration `base` in the form of a variant. */
+static inline struct heed_config variant_config(const struct variant *v,
+                                                const struct heed_config *base)
+{
+    struct heed_config c = *base;
+    struct heed_error err = {0};
+    char fields[256], *next;
+    snprintf(fields, sizeof fields, "%s", v->fields);
+    for (char *field = strtok_r(fields, " ", &next); field; field = strtok_r(NULL, " ", &next)) {
+        char *value = strchr(field, '=');
+        *value++ = '\0';
+        if (heed_config_set(&c, field, value, &err)) fail_msg("%s: %s", v->name, err.text);
+    }
+    return c;
+}
+
+#endif
