@@ -129,7 +129,8 @@ HEED_API enum heed_status heed_decode(const struct heed_tokenizer *t, const int3
 enum heed_norm { HEED_NORM_POST }; /* "post": norm(x + sublayer(x)) */
 enum heed_activation {
     HEED_ACTIVATION_RELU, /* "relu": max(0, z) */
-    HEED_ACTIVATION_GELU  /* "gelu": z times the normal distribution function of z */
+    HEED_ACTIVATION_GELU, /* "gelu": z times the normal distribution function of z */
+    HEED_ACTIVATION_SILU  /* "silu": z times the logistic function of z */
 };
 enum heed_position { HEED_POSITION_SINUSOID }; /* "sinusoid": paper 3.5 */
 

@@ -259,12 +259,13 @@ static void columns_case(const struct setting *s)
 static double value(enum activation_kind f, double z)
 {
     if (f == ACT_GELU) return z / 2 * (1 + erf(z * sqrt(0.5)));
+    if (f == ACT_SILU) return z / (1 + exp(-z));
     return f == ACT_RELU ? fmax(z, 0) : z;
 }
 
 static double derivative(enum activation_kind f, double z)
 {
-    if (f == ACT_GELU) return (value(f, z + 1e-5) - value(f, z - 1e-5)) / 2e-5;
+    if (activation_needs_z(f)) return (value(f, z + 1e-5) - value(f, z - 1e-5)) / 2e-5;
     return f == ACT_RELU ? z > 0 : 1;
 }
 
@@ -292,6 +293,45 @@ static void activation_case(const struct setting *s, enum activation_kind f)
     assert_true(isnan(get(y, 0, s->t)));
     void *rows[] = {z, y, in_place, dy, by_y, by_z};
     for (int i = 0; i < 6; i++) free(rows[i]);
+}
+
+/* Far from 0 every kind but the identity is 0 or z, and its derivative 0 or 1. */
+static void far_case(const struct setting *s)
+{
+    static const float far[] = {-3e38f, -1e10f, -1e4f, -200, 200, 1e4f, 1e10f, 3e38f};
+    enum { N = sizeof far / sizeof *far };
+    for (int f = ACT_RELU; f < ACT_KINDS; f++) {
+        void *z = row_new(N, s->t), *y = row_new(N, s->t), *dy = row_new(N, s->t);
+        for (int c = 0; c < N; c++) set(z, (size_t)c, far[c], s->t), set(dy, (size_t)c, 1, s->t);
+        s->k->activate(y, z, N, s->t, (enum activation_kind)f, mask_row(false, 1));
+        s->k->activate_bwd(dy, y, z, N, s->t, (enum activation_kind)f, mask_row(false, 1));
+        for (int c = 0; c < N; c++) {
+            assert_true(get(y, c, s->t) == (far[c] < 0 ? 0 : get(z, c, s->t)));
+            assert_true(get(dy, c, s->t) == (far[c] < 0 ? 0 : 1));
+        }
+        free(z);
+        free(y);
+        free(dy);
+    }
+}
+
+/* silu keeps its digits also where it is small: value within 3e-7 of itself, derivative within
+ * 2e-7. */
+static void silu_case(const struct setting *s)
+{
+    float y, dy, none = 0;
+    if (s->t != TYPE_F32) return;
+    for (double at = -80; at < 80; at += 0.0137) {
+        float z = (float)at;
+        double p = 1 / (1 + exp(-(double)z)), want = z * p, slope = p + z * p * (1 - p);
+        dy = 1;
+        s->k->activate(&y, &z, 1, TYPE_F32, ACT_SILU, mask_row(false, 1));
+        s->k->activate_bwd(&dy, &none, &z, 1, TYPE_F32, ACT_SILU, mask_row(false, 1));
+        if (!(fabs((double)y - want) <= 3e-7 * fabs(want)))
+            fail_msg("silu(%g) is %.9g, expected %.9g", (double)z, (double)y, want);
+        if (!(fabs((double)dy - slope) <= 2e-7))
+            fail_msg("the derivative at %g is %.9g, expected %.9g", (double)z, (double)dy, slope);
+    }
 }
 
 static void activations_case(const struct setting *s)
@@ -470,6 +510,8 @@ static void test_activations(void **state)
 {
     (void)state;
     for_each_setting(activations_case);
+    for_each_table(far_case, (struct setting){0});
+    for_each_table(silu_case, (struct setting){0});
 }
 
 static void test_logits(void **state)

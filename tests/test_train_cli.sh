@@ -61,15 +61,19 @@ accepts $go_on $valid --steps 6 --save-every 1 --keep 3 --valid-every 3 --patien
 accepts $train $text --steps 6 --out "$dir/whole"
 same "$run/model.safetensors" "$dir/whole/model.safetensors"
 
-# ---- another activation: trained, resumed and translated with ----
+# ---- other forms of the model: trained, resumed and translated with ----
 
-accepts $train $text --activation gelu --steps 2 --save-every 1 --out "$dir/gelu"
-accepts $train $text --activation gelu --steps 4 --out "$dir/gelu" --resume
-refuses 1 "activation is gelu, expected relu" $train $text --activation relu --steps 6 --out "$dir/gelu" --resume
-accepts $train $text --activation gelu --steps 4 --out "$dir/gelu4"
-same "$dir/gelu/model.safetensors" "$dir/gelu4/model.safetensors"
-cmp -s "$dir/gelu/model.safetensors" "$dir/run/model.safetensors" && fail "gelu trains like relu"
-for weights in f32 bf16 int8; do accepts translate --model "$dir/gelu" --weights $weights a; done
+accepts $train $text --steps 4 --out "$dir/paper"
+for form in "--activation gelu" "--activation silu"; do
+    out="$dir/${form//[- ]/}" whole="$dir/whole${form//[- ]/}"
+    accepts $train $text $form --steps 2 --save-every 1 --out "$out"
+    accepts $train $text $form --steps 4 --out "$out" --resume
+    accepts $train $text $form --steps 4 --out "$whole"
+    same "$out/model.safetensors" "$whole/model.safetensors"
+    cmp -s "$out/model.safetensors" "$dir/paper/model.safetensors" && fail "$form: trains like the paper's"
+    for weights in f32 bf16 int8; do accepts translate --model "$out" --weights $weights a; done
+done
+refuses 1 "activation is gelu, expected relu" $train $text --activation relu --steps 6 --out "$dir/activationgelu" --resume
 
 # ---- config.json of format 1: without a format number and without kinds ----
 

@@ -21,6 +21,7 @@ struct variant {
 static const struct variant variants[] = {
     {"paper", ""},
     {"gelu", "activation=gelu"},
+    {"silu", "activation=silu"},
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 

@@ -28,6 +28,7 @@ static const char *const NORM[] = {
 static const char *const ACTIVATION[] = {
     [HEED_ACTIVATION_RELU] = "relu",
     [HEED_ACTIVATION_GELU] = "gelu",
+    [HEED_ACTIVATION_SILU] = "silu",
     NULL,
 };
 static const char *const POSITION[] = {

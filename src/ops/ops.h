@@ -105,7 +105,7 @@ struct drop {
 };
 
 /* The identity, then the kinds of enum heed_activation in its order. */
-enum activation_kind { ACT_NONE, ACT_RELU, ACT_GELU, ACT_KINDS };
+enum activation_kind { ACT_NONE, ACT_RELU, ACT_GELU, ACT_SILU, ACT_KINDS };
 
 /* Whether backward needs the input z of the activation. For ReLU its output after dropout is
  * enough: an element above 0 was above 0 before and was not dropped; at 0 the gradient is 0. */

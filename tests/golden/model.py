@@ -109,7 +109,7 @@ class Model:
         return self.sublayer(prefix, x, attend)
 
     def feed_forward(self, prefix, x):
-        f = {"relu": F.relu, "gelu": F.gelu}[self.c.activation]
+        f = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}[self.c.activation]
         return self.sublayer(
             prefix, x, lambda x: self.linear(f"{prefix}.fc2", f(self.linear(f"{prefix}.fc1", x)))
         )

@@ -17,6 +17,7 @@ SHAPE = dict(d_model=16, d_ff=32, heads=2, encoder_layers=1, decoder_layers=1)
 BATCH = [(9, 7), (1, 3), (17, 19), (4, 1)]
 VARIANTS = {
     "gelu": dict(activation="gelu"),
+    "silu": dict(activation="silu"),
 }
 
 

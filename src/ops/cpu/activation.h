@@ -26,15 +26,26 @@ INLINE vf normal_distribution(vf z, vf *density)
     return vf_pick(z < 0.0f, beyond, 1.0f - beyond);
 }
 
+/* The logistic function 1 / (1 + exp(-z)). *slope: its derivative. Both come from exp(-|z|), which
+ * is at most 1, so that nothing overflows and nothing cancels. */
+INLINE vf logistic(vf z, vf *slope)
+{
+    vf e = vf_exp(vf_min(z, -z)), r = 1.0f / (1.0f + e);
+    *slope = e * r * r;
+    return vf_pick(z < 0.0f, e, vf_all(1)) * r;
+}
+
 /* f(z) */
 INLINE vf activation_value(enum activation_kind kind, vf z)
 {
-    vf density;
+    vf slope;
     switch (kind) {
     case ACT_RELU:
         return vf_max(vf_all(0), z); /* a NaN stays a NaN */
     case ACT_GELU:
-        return z * normal_distribution(z, &density);
+        return z * normal_distribution(z, &slope);
+    case ACT_SILU:
+        return z * logistic(z, &slope);
     default:
         return z;
     }
@@ -43,13 +54,16 @@ INLINE vf activation_value(enum activation_kind kind, vf z)
 /* f'(z) */
 INLINE vf activation_derivative(enum activation_kind kind, vf z)
 {
-    vf density, below;
+    vf slope, value;
     switch (kind) {
     case ACT_RELU:
         return vf_pick(z > 0.0f, vf_all(1), vf_all(0));
     case ACT_GELU:
-        below = normal_distribution(z, &density);
-        return below + z * density;
+        value = normal_distribution(z, &slope);
+        return value + z * slope;
+    case ACT_SILU:
+        value = logistic(z, &slope);
+        return value + z * slope;
     default:
         return vf_all(1);
     }

@@ -143,6 +143,12 @@ static double normal_distribution(double z)
     return erfc(-z / sqrt(2)) / 2;
 }
 
+/* 1 / (1 + exp(-z)) */
+static double logistic(double z)
+{
+    return 1 / (1 + exp(-z));
+}
+
 static double activation_value(enum activation_kind kind, double z)
 {
     switch (kind) {
@@ -150,6 +156,8 @@ static double activation_value(enum activation_kind kind, double z)
         return z < 0 ? 0 : z;
     case ACT_GELU:
         return z * normal_distribution(z);
+    case ACT_SILU:
+        return z * logistic(z);
     default:
         return z;
     }
@@ -162,6 +170,8 @@ static double activation_derivative(enum activation_kind kind, double z)
         return z > 0 ? 1 : 0;
     case ACT_GELU:
         return normal_distribution(z) + z * exp(-z * z / 2) / sqrt(2 * acos(-1));
+    case ACT_SILU:
+        return logistic(z) * (1 + z * logistic(-z));
     default:
         return 1;
     }
