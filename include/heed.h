@@ -132,7 +132,10 @@ enum heed_activation {
     HEED_ACTIVATION_GELU, /* "gelu": z times the normal distribution function of z */
     HEED_ACTIVATION_SILU  /* "silu": z times the logistic function of z */
 };
-enum heed_position { HEED_POSITION_SINUSOID }; /* "sinusoid": paper 3.5 */
+enum heed_position {
+    HEED_POSITION_SINUSOID, /* "sinusoid": sines and cosines are added, paper 3.5 */
+    HEED_POSITION_NONE      /* "none": a sentence is a bag of tokens */
+};
 
 struct heed_config {
     int d_model, d_ff, heads;

@@ -30,12 +30,16 @@ static void plan_embed(struct trial *t)
     draw_ids(t);
     act(t, OUT, "y", t->rows, t->cols, t->act);
     par(t, IN, "e", VOCAB, t->cols, t->act);
-    par(t, IN, "position", POSITIONS, t->cols, TYPE_F32);
+    if (t->flags & PLACED)
+        par(t, IN, "position", POSITIONS, t->cols, TYPE_F32);
+    else
+        absent(t);
 }
 static void call_embed(struct backend *be, const struct trial *t, const struct mat *m,
                        const int32_t *ints)
 {
-    be->op->embed(be, m[0], ints, ints + t->rows, m[1], m[2], t->drop);
+    const int32_t *pos = m[2].p ? ints + t->rows : NULL;
+    be->op->embed(be, m[0], ints, pos, m[1], m[2], t->drop);
 }
 
 static void plan_embed_bwd(struct trial *t)
@@ -379,7 +383,7 @@ static const int large_vocabularies[][3] = {{6, 37000, 8},  {3, 32000, 64},  {2,
 static const int large_vectors[][3] = {{1, 1000003}, {1, 4000000}, {-1}};
 
 static const struct op_case cases[] = {
-    {"embed", plan_embed, call_embed, grid, large_grid, .flags = DROP | VIEW},
+    {"embed", plan_embed, call_embed, grid, large_grid, .flags = DROP | VIEW | PLACED},
     {"linear", plan_linear, call_linear, products, large_products,
      .flags = DROP | VIEW | ACTIVE | BIAS | KEEP},
     {"attend", plan_attend, call_attend, attentions, large_attentions,

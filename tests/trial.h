@@ -41,9 +41,10 @@ enum flag {
     CROSS = 1024, /* keys of their own; without: the queries' rows */
     COPY = 2048,  /* adam writes a bf16 copy */
     CLIP = 4096,
-    SKIP = 8192,   /* adam sees a norm beyond the limit; with CLIP: not a number */
-    TIES = 16384,  /* topk on few distinct values */
-    WANTED = 32768 /* topk asked for given ids as well */
+    SKIP = 8192,    /* adam sees a norm beyond the limit; with CLIP: not a number */
+    TIES = 16384,   /* topk on few distinct values */
+    WANTED = 32768, /* topk asked for given ids as well */
+    PLACED = 65536  /* embed adds positions */
 };
 
 enum fate { STAYS, SLACK, RESULT };

@@ -22,6 +22,7 @@ static const struct variant variants[] = {
     {"paper", ""},
     {"gelu", "activation=gelu"},
     {"silu", "activation=silu"},
+    {"no_position", "position=none"},
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 

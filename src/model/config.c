@@ -33,6 +33,7 @@ static const char *const ACTIVATION[] = {
 };
 static const char *const POSITION[] = {
     [HEED_POSITION_SINUSOID] = "sinusoid",
+    [HEED_POSITION_NONE] = "none",
     NULL,
 };
 

@@ -13,9 +13,10 @@ struct embedding_weights {
 
 void embedding_walk(struct walk *k, struct embedding_weights *w, const struct heed_config *c);
 
-/* y = dropout(table[id] * sqrt(D) + position[pos]), for y.rows ids */
-void embedding_forward(const struct pass *p, const struct embedding_weights *w, struct mat position,
-                       struct mat y, const int32_t *id, const int32_t *pos, uint32_t site);
+/* y = dropout(table[id] * sqrt(D) + position[pos]), for y.rows ids; position is what
+ * position_added returns, or 0 */
+void embedding_forward(const struct pass *p, const struct embedding_weights *w, struct mat y,
+                       const int32_t *id, const int32_t *pos, uint32_t site);
 /* Adds the gradient of the table to g. */
 void embedding_backward(const struct pass *p, const struct embedding_weights *g, const int32_t *id,
                         struct mat dy, uint32_t site);

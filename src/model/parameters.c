@@ -192,7 +192,7 @@ enum heed_status parameters_open(struct parameters **out, struct backend *be,
     bool copy = precision.matrix != precision.master;
     s = take(p, &p->master, 1, (int)p->n, precision.master, err);
     if (!s && copy) s = take(p, &p->copy, 1, (int)p->n, precision.matrix, err);
-    if (!s) s = position_open(&p->position, be, c, p->precision.master, err);
+    if (!s) s = position_open(&p->positions, be, c, p->precision.master, err);
     if (s) {
         parameters_free(p);
         return s;
@@ -214,7 +214,7 @@ void parameters_free(struct parameters *p)
     p->be->op->free(p->be, p->master.p);
     p->be->op->free(p->be, p->copy.p);
     p->be->op->free(p->be, p->panels);
-    p->be->op->free(p->be, p->position.p);
+    p->be->op->free(p->be, p->positions.p);
     if (p->file) p->file_close(p->file);
     free(p);
 }
@@ -271,7 +271,7 @@ enum heed_status parameters_open_packed(struct parameters **out, struct backend 
     struct parameters *p = parameters_new(be, c, precision, err);
     if (!p) return HEED_ENOMEM;
     s = take(p, &p->master, 1, (int)packing_bind(p).vectors, TYPE_F32, err);
-    if (!s) s = position_open(&p->position, be, c, p->precision.master, err);
+    if (!s) s = position_open(&p->positions, be, c, p->precision.master, err);
     if (s) {
         parameters_free(p);
         return s;

@@ -25,11 +25,11 @@ struct parameters {
     struct backend *be;
     struct heed_config config;
     struct precision precision;
-    size_t n;            /* parameters in all */
-    struct mat master;   /* [1,n]; when the matrices are packed, the biases and norms alone */
-    struct mat copy;     /* [1,n] of type matrix; absent when that is the master's type */
-    void *panels;        /* memory of packed matrices; NULL when they lie in a file */
-    struct mat position; /* [max_length,D] sines and cosines, not learned: paper 3.5 */
+    size_t n;             /* parameters in all */
+    struct mat master;    /* [1,n]; when the matrices are packed, the biases and norms alone */
+    struct mat copy;      /* [1,n] of type matrix; absent when that is the master's type */
+    void *panels;         /* memory of packed matrices; NULL when they lie in a file */
+    struct mat positions; /* a table that is not learned: see position_open */
     struct weights w;
     void *file; /* the mapped file that packed matrices lie in, or NULL; closed by file_close when
                  * the parameters are freed */

@@ -27,6 +27,7 @@ struct pass {
     struct backend *be;
     const struct heed_config *config;
     const struct scratch *scratch;
+    struct mat positions; /* the table of position_open */
     bool dropout;
     uint64_t seed; /* of this batch's dropout masks */
     struct watch watch;

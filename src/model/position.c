@@ -1,5 +1,6 @@
 /*
- * position.c - PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos of the same (paper 3.5).
+ * position.c - sinusoid: PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos of the same
+ * (paper 3.5).
  */
 #include "model/position.h"
 
@@ -23,6 +24,8 @@ static void fill_sinusoid(void *table, enum type type, int rows, int d)
 enum heed_status position_open(struct mat *table, struct backend *be, const struct heed_config *c,
                                enum type type, struct heed_error *err)
 {
+    *table = (struct mat){0};
+    if (c->position == HEED_POSITION_NONE) return HEED_OK;
     size_t bytes = (size_t)c->max_length * c->d_model * type_size(type);
     void *host = malloc(bytes);
     if (!host) return error_memory(err, bytes, "the table of positions");
@@ -33,4 +36,9 @@ enum heed_status position_open(struct mat *table, struct backend *be, const stru
     if (!status) status = be->op->sync(be, err);
     free(host);
     return status;
+}
+
+struct mat position_added(const struct pass *p)
+{
+    return p->config->position == HEED_POSITION_SINUSOID ? p->positions : (struct mat){0};
 }

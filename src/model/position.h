@@ -3,11 +3,15 @@
  */
 #ifndef HEED_MODEL_POSITION_H
 #define HEED_MODEL_POSITION_H
-#include "ops/ops.h"
+#include "model/pass.h"
 
-/* Allocates and fills the table [max_length,D] that the embeddings are added to. The caller frees
- * table->p with the backend, also after a failure. */
+/* Allocates and fills the table of the positions that are not learned; absent where the kind of
+ * position has none. sinusoid: [max_length,D] sines and cosines. The caller frees table->p with the
+ * backend, also after a failure. */
 enum heed_status position_open(struct mat *table, struct backend *be, const struct heed_config *c,
                                enum type type, struct heed_error *err);
+
+/* The table [max_length,D] whose rows are added to the embeddings; absent: nothing is added. */
+struct mat position_added(const struct pass *p);
 
 #endif

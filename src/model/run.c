@@ -168,6 +168,7 @@ static struct pass run_pass(const struct run *r, bool dropout, uint64_t seed)
     return (struct pass){.be = r->be,
                          .config = &r->p->config,
                          .scratch = &r->a.scratch,
+                         .positions = r->p->positions,
                          .dropout = dropout,
                          .seed = seed};
 }
@@ -180,8 +181,7 @@ static void encode(struct run *r, const struct pass *p)
     struct activations *a = &r->a;
     struct seqs view = source_view(b);
     activations_bind_source(a, p->config, b->rows_src);
-    embedding_forward(p, &w->embed, r->p->position, a->embed_src, b->src, b->src_pos,
-                      SITE_EMBED_SRC);
+    embedding_forward(p, &w->embed, a->embed_src, b->src, b->src_pos, SITE_EMBED_SRC);
     a->memory = encoder_forward(p, w->encoder, a->encoder, a->embed_src, &view);
     /* Nobody reads any more what the first layer of the encoder has projected, unless it is kept,
      * and then keys and values have the type of activations. */
@@ -198,8 +198,7 @@ static struct mat forward(struct run *r, const struct pass *p)
     struct decoder_view view = target_view(b);
     encode(r, p);
     activations_bind_target(a, p->config, b->rows_tgt);
-    embedding_forward(p, &w->embed, r->p->position, a->embed_tgt, b->tgt_in, b->tgt_pos,
-                      SITE_EMBED_TGT);
+    embedding_forward(p, &w->embed, a->embed_tgt, b->tgt_in, b->tgt_pos, SITE_EMBED_TGT);
     return decoder_forward(p, w->decoder, a->decoder, a->embed_tgt, &view);
 }
 

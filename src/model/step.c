@@ -78,11 +78,12 @@ static void step_ops(struct run *r, const struct step_input *in, const struct st
     size_t found = (size_t)shape->candidates + wants; /* of each row */
     float *score = r->found.device;
     int32_t *id = (int32_t *)(score + shape->rows * found);
-    struct pass p = {.be = r->be, .config = &r->p->config, .scratch = &a->scratch};
+    struct pass p = {
+        .be = r->be, .config = &r->p->config, .scratch = &a->scratch, .positions = r->p->positions};
     if (shape->watch)
         p.watch = (struct watch){r->watched, decoder_site(p.config, shape->watch - 1, SITE_CROSS)};
     activations_bind_target(a, p.config, shape->rows);
-    embedding_forward(&p, &w->embed, r->p->position, a->embed_tgt, in->id, in->pos, SITE_EMBED_TGT);
+    embedding_forward(&p, &w->embed, a->embed_tgt, in->id, in->pos, SITE_EMBED_TGT);
     struct mat y = decoder_forward(&p, w->decoder, a->decoder, a->embed_tgt, &in->view);
     for (struct chunk c = {0}; head_next(&p, &w->embed, &a->head, y, &c);)
         r->be->op->topk(r->be, c.logits, shape->candidates,

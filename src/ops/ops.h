@@ -207,7 +207,8 @@ struct ops {
 
     /* forward */
 
-    /* y = drop(e[id] * sqrt(D) + position[pos])   y [N,D], e [V,D], position [max_length,D] */
+    /* y = drop(e[id] * sqrt(D) + position[pos])   y [N,D], e [V,D], position [max_length,D] or
+     * absent: nothing is added, and pos is not read */
     void (*embed)(struct backend *be, struct mat y, const int32_t *id, const int32_t *pos,
                   struct mat e, struct mat position, struct drop d);
     /* z = x wT + b, y = drop(f(z))   y [N,out], x [N,in], w [out,in], b [1,out] or absent */

@@ -67,6 +67,12 @@ def parameters(c=PAPER):
     return {name: x.float().double().requires_grad_() for name, x in p.items()}
 
 
+def angles(positions, d):
+    """Of each position [positions, d/2]: sinusoid's and rope's."""
+    position = torch.arange(positions, dtype=torch.float64)[:, None]
+    return position / 10000 ** (torch.arange(0, d, 2, dtype=torch.float64) / d)
+
+
 class Model:
     """A configuration with its parameters; one sentence at a time."""
 
@@ -74,11 +80,11 @@ class Model:
         self.p, self.c = p, c
 
     def embed(self, ids):
-        d = self.c.d_model
-        position = torch.arange(len(ids), dtype=torch.float64)[:, None]
-        angle = position / 10000 ** (torch.arange(0, d, 2, dtype=torch.float64) / d)
-        table = torch.stack([angle.sin(), angle.cos()], dim=2).reshape(len(ids), d)
-        return self.p["embed.weight"][ids] * math.sqrt(d) + table
+        x = self.p["embed.weight"][ids] * math.sqrt(self.c.d_model)
+        if self.c.position == "sinusoid":
+            angle = angles(len(ids), self.c.d_model)
+            x = x + torch.stack([angle.sin(), angle.cos()], dim=2).reshape(x.shape)
+        return x
 
     def linear(self, name, x):
         return F.linear(x, self.p[f"{name}.weight"], self.p.get(f"{name}.bias"))

@@ -18,6 +18,7 @@ BATCH = [(9, 7), (1, 3), (17, 19), (4, 1)]
 VARIANTS = {
     "gelu": dict(activation="gelu"),
     "silu": dict(activation="silu"),
+    "no_position": dict(position="none"),
 }
 
 

@@ -95,6 +95,13 @@ static void cpu_close(struct backend *be)
 
 /* ---- embedding ---- */
 
+/* The row of `position` that is added at a position; NULL where there is none. */
+static const float *position_row(struct mat position, const int32_t *pos, int i)
+{
+    assert(!position.p || (pos[i] >= 0 && pos[i] < position.rows));
+    return position.p ? mat_at(position, pos[i], 0) : NULL;
+}
+
 /* Rows of packed weights are unpacked into y first. */
 static void embed_packed(struct cpu *cpu, struct mat y, const int32_t *id, const int32_t *pos,
                          struct mat e, struct mat position, struct drop d)
@@ -104,9 +111,9 @@ static void embed_packed(struct cpu *cpu, struct mat y, const int32_t *id, const
 #pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(y)))
     for (int i = 0; i < y.rows; i++) {
         float *row = mat_at(y, i, 0);
-        assert(id[i] >= 0 && id[i] < e.rows && pos[i] >= 0 && pos[i] < position.rows);
+        assert(id[i] >= 0 && id[i] < e.rows);
         packed_row(row, &w, id[i]);
-        cpu->k->embed(row, TYPE_F32, row, TYPE_F32, mat_at(position, pos[i], 0), y.cols, scale,
+        cpu->k->embed(row, TYPE_F32, row, TYPE_F32, position_row(position, pos, i), y.cols, scale,
                       drop_row(d, (uint64_t)i));
     }
 }
@@ -122,9 +129,9 @@ static void cpu_embed(struct backend *be, struct mat y, const int32_t *id, const
     }
 #pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(y)))
     for (int i = 0; i < y.rows; i++) {
-        assert(id[i] >= 0 && id[i] < e.rows && pos[i] >= 0 && pos[i] < position.rows);
+        assert(id[i] >= 0 && id[i] < e.rows);
         cpu->k->embed(mat_at(y, i, 0), y.type, mat_at(e, id[i], 0), e.type,
-                      mat_at(position, pos[i], 0), y.cols, scale, drop_row(d, (uint64_t)i));
+                      position_row(position, pos, i), y.cols, scale, drop_row(d, (uint64_t)i));
     }
 }
 

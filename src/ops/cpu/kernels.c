@@ -50,7 +50,8 @@ INLINE void element_set(void *p, int i, float x, enum type t)
 INLINE void embed_at(void *y, enum type t, const void *e, enum type te, const float *position,
                      int i, int k, float scale, struct drop_row d)
 {
-    vf x = vf_load_part(e, i, k, 0, te) * scale + vf_load_part(position, i, k, 0, TYPE_F32);
+    vf x = vf_load_part(e, i, k, 0, te);
+    x = position ? x * scale + vf_load_part(position, i, k, 0, TYPE_F32) : x * scale;
     vf_store_part(y, i, k, masked(x, d, i), t);
 }
 
@@ -62,8 +63,8 @@ INLINE void embed_body(void *y, enum type t, const void *e, enum type te, const 
     if (i < n) embed_at(y, t, e, te, position, i, n - i, scale, d);
 }
 
-static void embed(void *y, enum type t, const void *e, enum type te, const float *position, int n,
-                  float scale, struct drop_row d)
+INLINE void embed_typed(void *y, enum type t, const void *e, enum type te, const float *position,
+                        int n, float scale, struct drop_row d)
 {
     if (t == TYPE_BF16 && te == TYPE_BF16)
         embed_body(y, TYPE_BF16, e, TYPE_BF16, position, n, scale, d);
@@ -73,6 +74,15 @@ static void embed(void *y, enum type t, const void *e, enum type te, const float
         embed_body(y, TYPE_F32, e, TYPE_BF16, position, n, scale, d);
     else
         embed_body(y, TYPE_F32, e, TYPE_F32, position, n, scale, d);
+}
+
+static void embed(void *y, enum type t, const void *e, enum type te, const float *position, int n,
+                  float scale, struct drop_row d)
+{
+    if (position)
+        embed_typed(y, t, e, te, position, n, scale, d);
+    else
+        embed_typed(y, t, e, te, NULL, n, scale, d);
 }
 
 INLINE void embed_bwd_at(float *de, const void *dy, enum type t, int col, int i, int k, float scale,

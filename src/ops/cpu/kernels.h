@@ -12,7 +12,7 @@
 struct kernels {
     const char *isa;
 
-    /* y[c] = (e[c]*scale + position[c]) * mask[c] */
+    /* y[c] = (e[c]*scale + position[c]) * mask[c]; position may be NULL: nothing is added */
     void (*embed)(void *y, enum type t, const void *e, enum type te, const float *position, int n,
                   float scale, struct drop_row d);
     /* de[c] += dy[c] * scale * mask[col + c] for c in [0, n): a strip of a row that begins at

@@ -26,13 +26,13 @@ static __global__ void embed_rows(rows<T> y, const int32_t *id, const int32_t *p
     chain_wait();
     if (row >= n) return;
     const E *from = e.at(id[row], 0);
-    const float *place = position.at(pos[row], 0);
+    const float *place = position.p ? position.at(pos[row], 0) : NULL;
     struct drop_row mask = mask_of(site, row);
     if (bytes) root *= packed_unit((const bf16 *)from, (int)e.ld);
     for (int col = threadIdx.x * V; col < cols; col += LANES * V) {
-        float x[V], p[V];
+        float x[V], p[V] = {};
         load(x, from + col);
-        load(p, place + col);
+        if (place) load(p, place + col);
 #pragma unroll
         for (int i = 0; i < V; i++) x[i] = x[i] * root + p[i];
         drop(x, mask, col);

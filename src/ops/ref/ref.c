@@ -118,8 +118,8 @@ static void ref_embed(struct backend *be, struct mat y, const int32_t *id, const
             double w = type_packed(e.type)
                            ? (double)packed_at(e, id[i])[0] * packed_at(e, id[i])[1 + c]
                            : get(e, id[i], c);
-            double x = w * sqrt(y.cols) + get(position, pos[i], c);
-            set(y, i, c, x * drop_factor(mask, c));
+            double place = position.p ? get(position, pos[i], c) : 0;
+            set(y, i, c, (w * sqrt(y.cols) + place) * drop_factor(mask, c));
         }
     }
 }
