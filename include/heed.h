@@ -148,6 +148,7 @@ struct heed_config {
     enum heed_norm norm;             /* where the layer norm of a sub-layer is */
     enum heed_activation activation; /* of the feed-forward */
     enum heed_position position;     /* how the model knows the order of tokens */
+    bool bias;                       /* biases on the projections of attention */
 };
 
 /* name: tiny, small, base or big. vocab_size is left 0. */
@@ -159,7 +160,8 @@ HEED_API enum heed_status heed_config_preset(struct heed_config *c, const char *
 enum heed_field_type {
     HEED_FIELD_INTEGER, /* the member is an int from min to max */
     HEED_FIELD_RATE,    /* the member is a float of at least 0 and less than 1 */
-    HEED_FIELD_KIND     /* the member is an enum whose values have names */
+    HEED_FIELD_KIND,    /* the member is an enum whose values have names */
+    HEED_FIELD_SWITCH   /* the member is a bool; its option takes no value */
 };
 
 struct heed_config_field {
@@ -176,9 +178,9 @@ struct heed_config_field {
 
 /* Field i, from 0; NULL where there is no such field. Valid for ever. */
 HEED_API const struct heed_config_field *heed_config_field_at(int i);
-/* Sets the field with this name, or this option, to what the text says: "512", "0.1", "relu". The
- * range of that one field is checked. The sentence of an error begins with `name`, unless there is
- * no such field. */
+/* Sets the field with this name, or this option, to what the text says: "512", "0.1", "relu",
+ * "true". The range of that one field is checked. The sentence of an error begins with `name`,
+ * unless there is no such field. */
 HEED_API enum heed_status heed_config_set(struct heed_config *c, const char *name, const char *text,
                                           struct heed_error *err);
 

@@ -95,7 +95,8 @@ static void test_text(void **state)
                               "  \"ff_dropout\": 0.0,\n"
                               "  \"norm\": \"post\",\n"
                               "  \"activation\": \"relu\",\n"
-                              "  \"position\": \"sinusoid\"\n"
+                              "  \"position\": \"sinusoid\",\n"
+                              "  \"bias\": false\n"
                               "}\n");
     free(text);
 }
@@ -241,6 +242,7 @@ static void test_parse_refuses(void **state)
         {"\"activation\": \"relu\"", "\"activation\": \"relux\"",
          "did you mean relu? (this program reads formats up to 2)"},
         {"\"position\": \"sinusoid\"", "\"position\": 1", "\"position\" is not a string"},
+        {"\"bias\": false", "\"bias\": 1", "\"bias\" is not true or false"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct heed_config c = {.d_model = 5};
@@ -264,6 +266,11 @@ static void test_parse_allows(void **state)
     assert_int_equal(c.activation, HEED_ACTIVATION_GELU);
     char *text = config_format(&c);
     assert_non_null(strstr(text, "\"activation\": \"gelu\",\n"));
+    free(text);
+    assert_int_equal(parse_with("\"bias\": false", "\"bias\": true", &c, &err), HEED_OK);
+    assert_true(c.bias);
+    text = config_format(&c);
+    assert_non_null(strstr(text, "\"bias\": true"));
     free(text);
     assert_int_equal(parse_with("\"format\": 2,", "\"format\": 1,", &c, &err), HEED_OK);
     assert_int_equal(parse_with("8000", "4000000", &c, &err), HEED_OK);
@@ -404,6 +411,7 @@ static void test_set(void **state)
         {"activation", "glu",
          "activation is 'glu', expected relu, gelu or silu; did you mean gelu?"},
         {"norm", "pots", "norm is 'pots', expected post; did you mean post?"},
+        {"bias", "yes", "bias is 'yes', expected true or false"},
         {"head", "8", "field \"head\" is unknown; did you mean heads?"},
         {"xyzzy", "8", "field \"xyzzy\" is unknown"},
     };
@@ -431,6 +439,9 @@ static void document_row(char *out, size_t size, const struct heed_config_field 
             size_t n = strlen(values);
             snprintf(values + n, sizeof values - n, "%s`\"%s\"`", i ? ", " : "", f->kinds[i]);
         }
+        break;
+    case HEED_FIELD_SWITCH:
+        snprintf(values, sizeof values, "`true`, `false`");
         break;
     }
     if (f->option) snprintf(option, sizeof option, "`--%s`", f->option);

@@ -55,8 +55,13 @@ static void test_training(void **state)
     LACKS(add_norm_bwd);
     LACKS(sqnorm);
     LACKS(adam);
-    l.op = whole, l.op.bias_bwd = NULL; /* no model needs it yet */
+    l.op = whole, l.op.bias_bwd = NULL; /* the paper's form does not need it */
     assert_int_equal(check(&l.op, true, &err), HEED_OK);
+    struct heed_config biased = toy_config;
+    biased.bias = true;
+    assert_int_equal(needs_check(&l.op, &biased, false, &err), HEED_OK);
+    assert_int_equal(needs_check(&l.op, &biased, true, &err), HEED_EUNSUPPORTED);
+    assert_string_equal(err.text, "device 'toy' cannot train a model: it lacks the op bias_bwd");
     l.be->op->close(l.be);
 }
 

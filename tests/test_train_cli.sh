@@ -64,7 +64,7 @@ same "$run/model.safetensors" "$dir/whole/model.safetensors"
 # ---- other forms of the model: trained, resumed and translated with ----
 
 accepts $train $text --steps 4 --out "$dir/paper"
-for form in "--activation gelu" "--activation silu" "--position none"; do
+for form in "--activation gelu" "--activation silu" "--position none" --bias; do
     out="$dir/${form//[- ]/}" whole="$dir/whole${form//[- ]/}"
     accepts $train $text $form --steps 2 --save-every 1 --out "$out"
     accepts $train $text $form --steps 4 --out "$out" --resume
@@ -80,7 +80,7 @@ refuses 1 "activation is gelu, expected relu" $train $text --activation relu --s
 grep -q '"format": 2' "$run/config.json" || fail "config.json names no format"
 grep -q '"norm": "post"' "$run/config.json" || fail "config.json names no norm"
 cp -r "$run" "$dir/old"
-find "$dir/old" -name config.json -exec sed -i -E '/"(format|norm|activation|position)":/d' {} + \
+find "$dir/old" -name config.json -exec sed -i -E '/"(format|norm|activation|position|bias)":/d' {} + \
     -exec sed -i -z 's/,\n}/\n}/' {} +
 # its size and checksum are in the record beside it
 find "$dir/old" -name trainer.json -exec sed -i -E '/"(crc32|config.json)":/d' {} + \

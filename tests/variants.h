@@ -23,6 +23,7 @@ static const struct variant variants[] = {
     {"gelu", "activation=gelu"},
     {"silu", "activation=silu"},
     {"no_position", "position=none"},
+    {"bias", "bias=true"},
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 

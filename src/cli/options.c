@@ -59,7 +59,14 @@ static bool is_number(const struct option *o)
     return o->integer || o->integer64 || o->number;
 }
 
-/* What may stand for a value in a sentence or in the help: "N", "FILE", "relu|gelu". */
+/* Whether the option takes no value: being given says it all. */
+static bool takes_no_value(const struct option *o)
+{
+    return o->flag || (o->field && o->field->type == HEED_FIELD_SWITCH);
+}
+
+/* What may stand for a value in a sentence or in the help: "N", "FILE", "relu|gelu"; NULL: the
+ * option takes no value. */
 static const char *value_name(const struct option *o, char out[NAME_MAX_BYTES])
 {
     if (!o->field) return o->choices ? o->choices : o->arg;
@@ -68,6 +75,8 @@ static const char *value_name(const struct option *o, char out[NAME_MAX_BYTES])
         return "N";
     case HEED_FIELD_RATE:
         return "RATE";
+    case HEED_FIELD_SWITCH:
+        return NULL;
     case HEED_FIELD_KIND:
         break;
     }
@@ -82,7 +91,7 @@ static void field_remarks(const struct heed_config_field *f, char *out, size_t s
 {
     if (f->type == HEED_FIELD_INTEGER) remark(out, size, "%d to %d", f->min, f->max);
     if (f->type == HEED_FIELD_RATE) remark(out, size, "at least 0, less than 1");
-    if (f->absent) remark(out, size, "default %s", f->absent);
+    if (f->absent && f->type != HEED_FIELD_SWITCH) remark(out, size, "default %s", f->absent);
 }
 
 static void remarks(const struct option *o, char *out, size_t size)
@@ -260,8 +269,9 @@ static int parse_option(struct parsing *p)
     const struct option *o = find(u, arg + 2, len);
     if (!o) return unknown(u, arg);
     const char *value = arg[2 + len] ? arg + 2 + len + 1 : NULL;
-    if (o->flag) {
+    if (takes_no_value(o)) {
         if (value) return cli_misuse("--%s takes no value, found '%s'", o->name, value);
+        if (!o->flag) return set_value(o, "true");
         *o->flag = !o->clears;
         return OPTIONS_GO_ON;
     }

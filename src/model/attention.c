@@ -15,6 +15,13 @@ static struct mat right_half(struct mat m)
     return mat_cols(m, m.cols / 2, m.cols / 2);
 }
 
+/* Like mat_stack, for n biases. */
+static struct mat bias_stack(struct mat first, int n)
+{
+    first.cols *= n;
+    return first;
+}
+
 /* Keys and values of [.., 3D] queries, keys and values. */
 static struct mat keys_values(struct mat qkv)
 {
@@ -30,7 +37,13 @@ void attention_walk(struct walk *k, struct attention_weights *w, const struct he
     walk_tensor(k, "q_proj.weight", ROLE_PROJECTION, &w->q, d, d);
     walk_tensor(k, "k_proj.weight", ROLE_PROJECTION, &w->k, d, d);
     walk_tensor(k, "v_proj.weight", ROLE_PROJECTION, &w->v, d, d);
+    if (c->bias) {
+        walk_tensor(k, "q_proj.bias", ROLE_BIAS, &w->q_bias, 1, d);
+        walk_tensor(k, "k_proj.bias", ROLE_BIAS, &w->k_bias, 1, d);
+        walk_tensor(k, "v_proj.bias", ROLE_BIAS, &w->v_bias, 1, d);
+    }
     walk_tensor(k, "out_proj.weight", ROLE_MATRIX, &w->out, d, d);
+    if (c->bias) walk_tensor(k, "out_proj.bias", ROLE_BIAS, &w->out_bias, 1, d);
     norm_walk(k, &w->norm, c);
 }
 
@@ -115,6 +128,20 @@ static struct attention heads_of(const struct pass *p, const struct attention_ac
                               .drop = drop_at(p, p->config->attention_dropout, site)};
 }
 
+/* y = x wT + b; b may be absent */
+static void project(const struct pass *p, struct mat y, struct mat x, struct mat w, struct mat b)
+{
+    p->be->op->linear(p->be, y, x, w, b, (struct activation){0});
+}
+
+/* dw += dyT x; db += column sums of dy, where there is a bias; dx = beta * dx + dy w */
+static void project_backward(const struct pass *p, struct mat dx, float beta, struct mat dw,
+                             struct mat db, struct mat dy, struct mat x, struct mat w)
+{
+    linear_backward(p, dx, beta, dw, dy, x, w);
+    if (db.p) p->be->op->bias_bwd(p->be, db, dy);
+}
+
 /* y = norm(x + dropout(heads W_O)) */
 static struct mat attend_and_norm(const struct pass *p, const struct attention_weights *w,
                                   const struct attention_acts *a, struct mat x, struct mat k,
@@ -123,7 +150,7 @@ static struct mat attend_and_norm(const struct pass *p, const struct attention_w
     struct attention heads = heads_of(p, a, k, v, seqs, site);
     struct mat r = mat_top(p->scratch->r, x.rows);
     p->be->op->attend(p->be, &heads);
-    linear(p, r, a->o, w->out);
+    project(p, r, a->o, w->out, w->out_bias);
     norm_forward(p, &w->norm, &a->norm, a->y, x, r, site + 1);
     return a->y;
 }
@@ -136,8 +163,8 @@ static void norm_and_attend_backward(const struct pass *p, const struct attentio
                                      uint32_t site)
 {
     struct attention heads = heads_of(p, a, a->k, a->v, seqs, site);
-    struct mat dout = mat_top(p->scratch->dout, dy.rows), no_bias = {0};
-    struct mat dr = norm_backward(p, &w->norm, &g->norm, &a->norm, dx, no_bias, dy, site + 1);
+    struct mat dout = mat_top(p->scratch->dout, dy.rows);
+    struct mat dr = norm_backward(p, &w->norm, &g->norm, &a->norm, dx, g->out_bias, dy, site + 1);
     linear_backward(p, dout, 0, g->out, dr, a->o, w->out);
     p->be->op->attend_bwd(p->be, &heads, dq, left_half(dkv), right_half(dkv), dout);
 }
@@ -148,7 +175,7 @@ struct mat self_attention(const struct pass *p, const struct attention_weights *
                           const struct attention_acts *a, struct mat x, const struct seqs *seqs,
                           const struct kv_cache *cache, uint32_t site)
 {
-    linear(p, a->qkv, x, mat_stack(w->q, 3));
+    project(p, a->qkv, x, mat_stack(w->q, 3), bias_stack(w->q_bias, 3));
     if (!cache) return attend_and_norm(p, w, a, x, a->k, a->v, seqs, site);
     p->be->op->cache_put(p->be, cache->rows, keys_values(a->qkv), cache->at);
     return attend_and_norm(p, w, a, x, left_half(cache->rows), right_half(cache->rows), seqs, site);
@@ -162,7 +189,8 @@ struct mat self_attention_backward(const struct pass *p, const struct attention_
     struct mat dx = gradient_below(p, dy), dqkv = mat_top(p->scratch->dqkv, dy.rows);
     struct mat dq = mat_cols(dqkv, 0, dx.cols);
     norm_and_attend_backward(p, w, g, a, dx, dq, keys_values(dqkv), dy, seqs, site);
-    linear_backward(p, dx, 1, mat_stack(g->q, 3), dqkv, x, mat_stack(w->q, 3));
+    project_backward(p, dx, 1, mat_stack(g->q, 3), bias_stack(g->q_bias, 3), dqkv, x,
+                     mat_stack(w->q, 3));
     return dx;
 }
 
@@ -172,7 +200,7 @@ void memory_keys(const struct pass *p, const struct attention_weights *w,
                  const struct attention_acts *a, struct mat memory, struct mat wide)
 {
     bool narrow = a->kv.type != wide.type;
-    linear(p, narrow ? wide : a->kv, memory, mat_stack(w->k, 2));
+    project(p, narrow ? wide : a->kv, memory, mat_stack(w->k, 2), bias_stack(w->k_bias, 2));
     if (narrow) p->be->op->cast(p->be, a->kv, wide);
 }
 
@@ -180,7 +208,7 @@ struct mat cross_attention(const struct pass *p, const struct attention_weights 
                            const struct attention_acts *a, struct mat x, const struct seqs *seqs,
                            uint32_t site)
 {
-    linear(p, a->q, x, w->q);
+    project(p, a->q, x, w->q, w->q_bias);
     return attend_and_norm(p, w, a, x, a->k, a->v, seqs, site);
 }
 
@@ -195,7 +223,8 @@ struct mat cross_attention_backward(const struct pass *p, const struct attention
     /* dq is [T,D] in the memory of dqkv, which only self-attention uses as a whole. */
     struct mat dq = mat_make(s->dqkv.p, dy.rows, dx.cols, s->dqkv.type);
     norm_and_attend_backward(p, w, g, a, dx, dq, dkv, dy, seqs, site);
-    linear_backward(p, dx, 1, g->q, dq, x, w->q);
-    linear_backward(p, dmemory, beta, mat_stack(g->k, 2), dkv, memory, mat_stack(w->k, 2));
+    project_backward(p, dx, 1, g->q, g->q_bias, dq, x, w->q);
+    project_backward(p, dmemory, beta, mat_stack(g->k, 2), bias_stack(g->k_bias, 2), dkv, memory,
+                     mat_stack(w->k, 2));
     return dx;
 }

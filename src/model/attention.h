@@ -14,9 +14,11 @@ static inline struct mat mat_stack(struct mat first, int n)
     return first;
 }
 
-/* q, k and v lie one after another in memory, so that one product computes all three. */
+/* q, k and v lie one after another in memory, and so do their biases, so that one product computes
+ * all three. Biases are absent unless the configuration has them. */
 struct attention_weights {
-    struct mat q, k, v, out; /* [D,D] */
+    struct mat q, k, v, out;                     /* [D,D] */
+    struct mat q_bias, k_bias, v_bias, out_bias; /* [1,D] */
     struct norm_weights norm;
 };
 

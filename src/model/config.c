@@ -79,6 +79,8 @@ static const struct heed_config_field FIELD[] = {
      .option = "activation", .help = "activation function of the feed-forward"},
     {MEMBER(position), HEED_FIELD_KIND, .kinds = POSITION, .absent = "sinusoid",
      .option = "position", .help = "encoding of the positions of tokens"},
+    {MEMBER(bias), HEED_FIELD_SWITCH, .absent = "false", .option = "bias",
+     .help = "biases on the projections of attention"},
 };
 
 enum { FIELDS = sizeof FIELD / sizeof *FIELD };
@@ -129,6 +131,9 @@ const char *config_show(char out[CONFIG_VALUE], const struct heed_config *c,
         for (int i = 0; f->kinds[i]; i++)
             if (i == *(const int *)at) snprintf(out, CONFIG_VALUE, "%s", f->kinds[i]);
         break;
+    case HEED_FIELD_SWITCH:
+        snprintf(out, CONFIG_VALUE, "%s", *(const bool *)at ? "true" : "false");
+        break;
     }
     return out;
 }
@@ -162,6 +167,14 @@ static bool kind_parse(int *v, const struct heed_config_field *f, const char *te
     return false;
 }
 
+static bool switch_parse(bool *v, const char *text)
+{
+    bool on = strcmp(text, "true") == 0;
+    if (!on && strcmp(text, "false") != 0) return false;
+    *v = on;
+    return true;
+}
+
 /* false: the text is no value of the field, and *c is as it was. */
 static bool field_set(struct heed_config *c, const struct heed_config_field *f, const char *text)
 {
@@ -173,6 +186,8 @@ static bool field_set(struct heed_config *c, const struct heed_config_field *f, 
         return rate_parse(at, text);
     case HEED_FIELD_KIND:
         return kind_parse(at, f, text);
+    case HEED_FIELD_SWITCH:
+        return switch_parse(at, text);
     }
     return false;
 }
@@ -222,6 +237,8 @@ static enum heed_status bad_value(const struct heed_config_field *f, const char 
         return error_set(err, HEED_EARG,
                          "%s is '%.80s', expected a number of at least 0 and less than 1", name,
                          text);
+    case HEED_FIELD_SWITCH:
+        return error_set(err, HEED_EARG, "%s is '%.80s', expected true or false", name, text);
     case HEED_FIELD_KIND:
         break;
     }

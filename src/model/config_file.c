@@ -37,6 +37,8 @@ static json_t *field_format(const struct heed_config *c, const struct heed_confi
         return json_real(strtod(text, NULL));
     case HEED_FIELD_KIND:
         return json_string(text);
+    case HEED_FIELD_SWITCH:
+        return json_boolean(strcmp(text, "true") == 0);
     }
     return NULL;
 }
@@ -148,6 +150,10 @@ static enum heed_status field_parse(struct heed_config *c, const struct heed_con
             return error_set(err, HEED_EFORMAT, "\"%s\" is not a number", f->name);
         real_show(number, json_number_value(value));
         return heed_config_set(c, f->name, number, err);
+    case HEED_FIELD_SWITCH:
+        if (!json_is_boolean(value))
+            return error_set(err, HEED_EFORMAT, "\"%s\" is not true or false", f->name);
+        return heed_config_set(c, f->name, json_is_true(value) ? "true" : "false", err);
     case HEED_FIELD_KIND:
         break;
     }

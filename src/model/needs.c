@@ -7,7 +7,7 @@
 #include "model/config.h"
 
 /* The first op of training that the table lacks, or NULL. */
-static const char *missing_for_training(const struct ops *op)
+static const char *missing_for_training(const struct ops *op, const struct heed_config *c)
 {
     const struct {
         const char *name;
@@ -16,6 +16,7 @@ static const char *missing_for_training(const struct ops *op)
         {"embed_bwd", op->embed_bwd != NULL},   {"linear_bwd", op->linear_bwd != NULL},
         {"attend_bwd", op->attend_bwd != NULL}, {"add_norm_bwd", op->add_norm_bwd != NULL},
         {"sqnorm", op->sqnorm != NULL},         {"adam", op->adam != NULL},
+        {"bias_bwd", op->bias_bwd || !c->bias},
     };
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
         if (!ops[i].present) return ops[i].name;
@@ -30,7 +31,7 @@ enum heed_status needs_check(const struct ops *op, const struct heed_config *c, 
                          "device '%s' cannot compute the activation '%s', which the model's "
                          "configuration names",
                          op->name, config_activation_name(c));
-    const char *missing = train ? missing_for_training(op) : NULL;
+    const char *missing = train ? missing_for_training(op, c) : NULL;
     if (missing)
         return error_set(err, HEED_EUNSUPPORTED,
                          "device '%s' cannot train a model: it lacks the op %s", op->name, missing);

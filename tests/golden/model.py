@@ -31,7 +31,7 @@ BATCHES = [[(9, 7), (1, 3), (17, 19), (4, 1), (2, 11)], [(6, 16), (13, 2), (3, 9
 # The paper's form, with the keys of config.json. variants.py changes some of them.
 PAPER = SimpleNamespace(
     d_model=32, d_ff=64, heads=4, encoder_layers=2, decoder_layers=2, max_length=24,
-    norm="post", activation="relu", position="sinusoid",
+    norm="post", activation="relu", position="sinusoid", bias=False,
 )
 
 
@@ -41,6 +41,8 @@ def parameters(c=PAPER):
     def attention(prefix):
         for name in ["q_proj", "k_proj", "v_proj", "out_proj"]:
             p[f"{prefix}.{name}.weight"] = matrix(c.d_model, c.d_model)
+            if c.bias:
+                p[f"{prefix}.{name}.bias"] = 0.1 * torch.randn(c.d_model)
         norm(prefix)
 
     def feed_forward(prefix):

@@ -19,6 +19,7 @@ VARIANTS = {
     "gelu": dict(activation="gelu"),
     "silu": dict(activation="silu"),
     "no_position": dict(position="none"),
+    "bias": dict(bias=True),
 }
 
 
