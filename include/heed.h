@@ -126,7 +126,10 @@ HEED_API enum heed_status heed_decode(const struct heed_tokenizer *t, const int3
 /* ---- configuration of the model: paper section 3, table 3 ---- */
 
 /* Kinds. The first of each is the paper's. */
-enum heed_norm { HEED_NORM_POST }; /* "post": norm(x + sublayer(x)) */
+enum heed_norm {
+    HEED_NORM_POST, /* "post": norm(x + sublayer(x)) */
+    HEED_NORM_PRE /* "pre": x + sublayer(norm(x)), and a norm after the last layer of each stack */
+};
 enum heed_activation {
     HEED_ACTIVATION_RELU, /* "relu": max(0, z) */
     HEED_ACTIVATION_GELU, /* "gelu": z times the normal distribution function of z */

@@ -65,6 +65,23 @@ static void test_training(void **state)
     l.be->op->close(l.be);
 }
 
+/* An op that only one kind of norm needs, and only in training. */
+static void test_kinds(void **state)
+{
+    (void)state;
+    struct heed_error err = {0};
+    struct lacking l = lacking_open();
+    struct heed_config c = toy_config;
+    l.op.norm_bwd = NULL;
+    assert_int_equal(needs_check(&l.op, &c, true, &err), HEED_OK);
+    c.norm = HEED_NORM_PRE;
+    assert_int_equal(needs_check(&l.op, &c, false, &err), HEED_OK);
+    assert_int_equal(needs_check(&l.op, &c, true, &err), HEED_EUNSUPPORTED);
+    assert_string_equal(err.text, "device 'toy' lacks the op norm_bwd, which the model needs for "
+                                  "its norm 'pre'");
+    l.be->op->close(l.be);
+}
+
 /* Where a program meets it: parameters and runs are not opened. */
 static void test_opening(void **state)
 {
@@ -103,6 +120,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_lacks),
         cmocka_unit_test(test_training),
+        cmocka_unit_test(test_kinds),
         cmocka_unit_test(test_opening),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -246,6 +246,69 @@ static void call_add_norm_bwd(struct backend *be, const struct trial *t, const s
     be->op->add_norm_bwd(be, m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8], t->drop);
 }
 
+/* ---- the halves of add_norm ---- */
+
+static void plan_add(struct trial *t)
+{
+    bool alias = t->flags & ALIAS;
+    act(t, alias ? ADD : IN, "x", t->rows, t->cols, t->act);
+    alias ? absent(t) : act(t, OUT, "y", t->rows, t->cols, t->act);
+    act(t, IN, "r", t->rows, t->cols, t->act);
+}
+static void call_add(struct backend *be, const struct trial *t, const struct mat *m,
+                     const int32_t *ints)
+{
+    (void)ints;
+    be->op->add(be, t->flags & ALIAS ? m[0] : m[1], m[0], m[2], t->drop);
+}
+
+static void plan_add_bwd(struct trial *t)
+{
+    act(t, OUT, "dr", t->rows, t->cols, t->act);
+    t->flags &BIAS ? par(t, ADD, "drb", 1, t->cols, TYPE_F32), sums_rows(t, 0) : absent(t);
+    act(t, IN, "dy", t->rows, t->cols, t->act);
+}
+static void call_add_bwd(struct backend *be, const struct trial *t, const struct mat *m,
+                         const int32_t *ints)
+{
+    (void)ints;
+    be->op->add_bwd(be, m[0], m[1], m[2], t->drop);
+}
+
+static void plan_norm(struct trial *t)
+{
+    bool keep = t->flags & KEEP;
+    act(t, OUT, "y", t->rows, t->cols, t->act);
+    keep ? act(t, OUT, "xhat", t->rows, t->cols, t->act) : absent(t);
+    keep ? act(t, OUT, "rstd", t->rows, 1, TYPE_F32) : absent(t);
+    act(t, IN, "x", t->rows, t->cols, t->act);
+    par(t, IN, "g", 1, t->cols, TYPE_F32);
+    par(t, IN, "b", 1, t->cols, TYPE_F32);
+}
+static void call_norm(struct backend *be, const struct trial *t, const struct mat *m,
+                      const int32_t *ints)
+{
+    (void)t, (void)ints;
+    be->op->norm(be, m[0], m[1], m[2], m[3], m[4], m[5]);
+}
+
+static void plan_norm_bwd(struct trial *t)
+{
+    act(t, t->flags & BETA ? ADD : OUT, "dx", t->rows, t->cols, t->act);
+    par(t, ADD, "dg", 1, t->cols, TYPE_F32);
+    par(t, ADD, "db", 1, t->cols, TYPE_F32);
+    act(t, IN, "dy", t->rows, t->cols, t->act);
+    act(t, IN, "xhat", t->rows, t->cols, t->act);
+    slot_add(t, IN, "rstd", t->rows, 1, TYPE_F32, true, 0.5, 2);
+    par(t, IN, "g", 1, t->cols, TYPE_F32);
+}
+static void call_norm_bwd(struct backend *be, const struct trial *t, const struct mat *m,
+                          const int32_t *ints)
+{
+    (void)ints;
+    be->op->norm_bwd(be, m[0], t->flags & BETA ? 1 : 0, m[1], m[2], m[3], m[4], m[5], m[6]);
+}
+
 /* ---- xent, optimizer, decoding ---- */
 
 static void plan_xent(struct trial *t)
@@ -400,6 +463,10 @@ static const struct op_case cases[] = {
      .flags = DROP | VIEW | CAUSAL | CROSS, .prepare = prepare_attend_bwd},
     {"add_norm_bwd", plan_add_norm_bwd, call_add_norm_bwd, grid, large_grid,
      .flags = DROP | VIEW | BIAS},
+    {"add", plan_add, call_add, grid, large_grid, .flags = DROP | VIEW | ALIAS},
+    {"add_bwd", plan_add_bwd, call_add_bwd, grid, large_grid, .flags = DROP | VIEW | BIAS},
+    {"norm", plan_norm, call_norm, grid, large_grid, .flags = VIEW | KEEP},
+    {"norm_bwd", plan_norm_bwd, call_norm_bwd, grid, large_grid, .flags = VIEW | BETA},
     {"xent", plan_xent, call_xent, vocabularies, large_vocabularies, .flags = VIEW | GRAD},
     {"sqnorm", plan_sqnorm, call_sqnorm, vectors, large_vectors, .flags = 0},
     {"adam", plan_adam, call_adam, vectors, large_vectors, .flags = COPY | CLIP | SKIP},

@@ -64,7 +64,7 @@ same "$run/model.safetensors" "$dir/whole/model.safetensors"
 # ---- other forms of the model: trained, resumed and translated with ----
 
 accepts $train $text --steps 4 --out "$dir/paper"
-for form in "--activation gelu" "--activation silu" "--position none" --bias; do
+for form in "--activation gelu" "--activation silu" "--position none" --bias "--norm pre" "--norm pre --bias"; do
     out="$dir/${form//[- ]/}" whole="$dir/whole${form//[- ]/}"
     accepts $train $text $form --steps 2 --save-every 1 --out "$out"
     accepts $train $text $form --steps 4 --out "$out" --resume

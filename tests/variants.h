@@ -24,6 +24,9 @@ static const struct variant variants[] = {
     {"silu", "activation=silu"},
     {"no_position", "position=none"},
     {"bias", "bias=true"},
+    {"pre", "norm=pre"},
+    {"pre_gelu", "norm=pre activation=gelu"},
+    {"pre_bias", "norm=pre bias=true"},
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 

@@ -11,6 +11,8 @@ void activations_layout(struct activations *a, struct layout *l, const struct op
     a->embed_tgt = layout_take(l, rows_tgt, d, l->precision.act);
     encoder_layout(a->encoder, l, rows_src);
     decoder_layout(a->decoder, l, rows_tgt, rows_src);
+    final_norm_layout(&a->encoder_norm, l, rows_src);
+    final_norm_layout(&a->decoder_norm, l, rows_tgt);
     head_layout(&a->head, l, op, rows_tgt);
     norm_scratch(&a->scratch, l, rows);
     attention_scratch(&a->scratch, l, rows, rows_src);
@@ -23,6 +25,7 @@ void activations_bind_source(struct activations *a, const struct heed_config *c,
     a->embed_src = mat_top(a->embed_src, rows);
     a->dmemory = mat_top(a->dmemory, rows);
     encoder_bind(a->encoder, c, rows);
+    norm_bind(&a->encoder_norm, rows);
     decoder_bind_memory(a->decoder, c, rows);
 }
 
@@ -30,4 +33,5 @@ void activations_bind_target(struct activations *a, const struct heed_config *c,
 {
     a->embed_tgt = mat_top(a->embed_tgt, rows);
     decoder_bind(a->decoder, c, rows);
+    norm_bind(&a->decoder_norm, rows);
 }

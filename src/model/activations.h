@@ -11,8 +11,9 @@ struct activations {
     struct mat embed_src, embed_tgt; /* [S,D], [T,D] */
     struct encoder_acts encoder[LAYERS_MAX];
     struct decoder_acts decoder[LAYERS_MAX];
+    struct norm_acts encoder_norm, decoder_norm; /* see final_norm */
     struct head_acts head;
-    struct mat memory;  /* [S,D] output of the encoder: a view of its last layer */
+    struct mat memory;  /* [S,D] output of the encoder: a view of its last activation */
     struct mat dmemory; /* [S,D] its gradient */
     struct scratch scratch;
 };

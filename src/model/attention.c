@@ -1,7 +1,7 @@
 /*
  * attention.c - MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W_O, head_i = softmax(q_i k_iT /
  * sqrt(d_k)) v_i (paper 3.2). Both kinds of attention differ in where q, k and v come from; what
- * follows is attend_and_norm, and its gradient norm_and_attend_backward.
+ * follows is attend, and its gradient attend_backward.
  */
 #include "model/attention.h"
 
@@ -52,7 +52,7 @@ static void output_layout(struct attention_acts *a, struct layout *l, int rows)
     const struct heed_config *c = l->config;
     a->o = layout_take(l, rows, c->d_model, l->precision.act);
     a->lse = layout_take(l, rows, c->heads, l->precision.master);
-    a->y = layout_take(l, rows, c->d_model, l->precision.act);
+    a->y = norm_output_layout(l, rows);
     norm_layout(&a->norm, l, rows);
 }
 
@@ -142,31 +142,34 @@ static void project_backward(const struct pass *p, struct mat dx, float beta, st
     if (db.p) p->be->op->bias_bwd(p->be, db, dy);
 }
 
-/* y = norm(x + dropout(heads W_O)) */
-static struct mat attend_and_norm(const struct pass *p, const struct attention_weights *w,
-                                  const struct attention_acts *a, struct mat x, struct mat k,
-                                  struct mat v, const struct seqs *seqs, uint32_t site)
+/* The heads, W_O and what comes after the sub-layer, whose output this returns. */
+static struct mat attend(const struct pass *p, const struct attention_weights *w,
+                         const struct attention_acts *a, struct mat x, struct mat k, struct mat v,
+                         const struct seqs *seqs, uint32_t site)
 {
     struct attention heads = heads_of(p, a, k, v, seqs, site);
     struct mat r = mat_top(p->scratch->r, x.rows);
     p->be->op->attend(p->be, &heads);
     project(p, r, a->o, w->out, w->out_bias);
-    norm_forward(p, &w->norm, &a->norm, a->y, x, r, site + 1);
-    return a->y;
+    return norm_output(p, &w->norm, &a->norm, a->y, x, r, site + 1);
 }
 
-/* Writes dq, dk and dv, and dx with the part that goes past the attention. */
-static void norm_and_attend_backward(const struct pass *p, const struct attention_weights *w,
-                                     const struct attention_weights *g,
-                                     const struct attention_acts *a, struct mat dx, struct mat dq,
-                                     struct mat dkv, struct mat dy, const struct seqs *seqs,
-                                     uint32_t site)
+/* Writes dq, dk and dv, and returns what the gradient of the input is added to. */
+static struct input_gradient attend_backward(const struct pass *p,
+                                             const struct attention_weights *w,
+                                             const struct attention_weights *g,
+                                             const struct attention_acts *a, struct mat dq,
+                                             struct mat dkv, struct mat dy, const struct seqs *seqs,
+                                             uint32_t site)
 {
     struct attention heads = heads_of(p, a, a->k, a->v, seqs, site);
     struct mat dout = mat_top(p->scratch->dout, dy.rows);
-    struct mat dr = norm_backward(p, &w->norm, &g->norm, &a->norm, dx, g->out_bias, dy, site + 1);
+    struct input_gradient din;
+    struct mat dr =
+        norm_output_backward(p, &w->norm, &g->norm, &a->norm, &din, g->out_bias, dy, site + 1);
     linear_backward(p, dout, 0, g->out, dr, a->o, w->out);
     p->be->op->attend_bwd(p->be, &heads, dq, left_half(dkv), right_half(dkv), dout);
+    return din;
 }
 
 /* ---- self-attention ---- */
@@ -175,10 +178,11 @@ struct mat self_attention(const struct pass *p, const struct attention_weights *
                           const struct attention_acts *a, struct mat x, const struct seqs *seqs,
                           const struct kv_cache *cache, uint32_t site)
 {
-    project(p, a->qkv, x, mat_stack(w->q, 3), bias_stack(w->q_bias, 3));
-    if (!cache) return attend_and_norm(p, w, a, x, a->k, a->v, seqs, site);
+    struct mat in = norm_input(p, &w->norm, &a->norm, x);
+    project(p, a->qkv, in, mat_stack(w->q, 3), bias_stack(w->q_bias, 3));
+    if (!cache) return attend(p, w, a, x, a->k, a->v, seqs, site);
     p->be->op->cache_put(p->be, cache->rows, keys_values(a->qkv), cache->at);
-    return attend_and_norm(p, w, a, x, left_half(cache->rows), right_half(cache->rows), seqs, site);
+    return attend(p, w, a, x, left_half(cache->rows), right_half(cache->rows), seqs, site);
 }
 
 struct mat self_attention_backward(const struct pass *p, const struct attention_weights *w,
@@ -186,12 +190,12 @@ struct mat self_attention_backward(const struct pass *p, const struct attention_
                                    const struct attention_acts *a, struct mat dy, struct mat x,
                                    const struct seqs *seqs, uint32_t site)
 {
-    struct mat dx = gradient_below(p, dy), dqkv = mat_top(p->scratch->dqkv, dy.rows);
-    struct mat dq = mat_cols(dqkv, 0, dx.cols);
-    norm_and_attend_backward(p, w, g, a, dx, dq, keys_values(dqkv), dy, seqs, site);
-    project_backward(p, dx, 1, mat_stack(g->q, 3), bias_stack(g->q_bias, 3), dqkv, x,
+    struct mat in = norm_input_kept(&a->norm, x), dqkv = mat_top(p->scratch->dqkv, dy.rows);
+    struct mat dq = mat_cols(dqkv, 0, dqkv.cols / 3);
+    struct input_gradient din = attend_backward(p, w, g, a, dq, keys_values(dqkv), dy, seqs, site);
+    project_backward(p, din.d, din.beta, mat_stack(g->q, 3), bias_stack(g->q_bias, 3), dqkv, in,
                      mat_stack(w->q, 3));
-    return dx;
+    return norm_input_backward(p, &w->norm, &g->norm, &a->norm, din.d, dy);
 }
 
 /* ---- cross-attention ---- */
@@ -208,8 +212,8 @@ struct mat cross_attention(const struct pass *p, const struct attention_weights 
                            const struct attention_acts *a, struct mat x, const struct seqs *seqs,
                            uint32_t site)
 {
-    project(p, a->q, x, w->q, w->q_bias);
-    return attend_and_norm(p, w, a, x, a->k, a->v, seqs, site);
+    project(p, a->q, norm_input(p, &w->norm, &a->norm, x), w->q, w->q_bias);
+    return attend(p, w, a, x, a->k, a->v, seqs, site);
 }
 
 struct mat cross_attention_backward(const struct pass *p, const struct attention_weights *w,
@@ -219,12 +223,12 @@ struct mat cross_attention_backward(const struct pass *p, const struct attention
                                     const struct seqs *seqs, uint32_t site)
 {
     const struct scratch *s = p->scratch;
-    struct mat dx = gradient_below(p, dy), dkv = mat_top(s->dkv, memory.rows);
+    struct mat in = norm_input_kept(&a->norm, x), dkv = mat_top(s->dkv, memory.rows);
     /* dq is [T,D] in the memory of dqkv, which only self-attention uses as a whole. */
-    struct mat dq = mat_make(s->dqkv.p, dy.rows, dx.cols, s->dqkv.type);
-    norm_and_attend_backward(p, w, g, a, dx, dq, dkv, dy, seqs, site);
-    project_backward(p, dx, 1, g->q, g->q_bias, dq, x, w->q);
+    struct mat dq = mat_make(s->dqkv.p, dy.rows, s->dqkv.cols / 3, s->dqkv.type);
+    struct input_gradient din = attend_backward(p, w, g, a, dq, dkv, dy, seqs, site);
+    project_backward(p, din.d, din.beta, g->q, g->q_bias, dq, in, w->q);
     project_backward(p, dmemory, beta, mat_stack(g->k, 2), bias_stack(g->k_bias, 2), dkv, memory,
                      mat_stack(w->k, 2));
-    return dx;
+    return norm_input_backward(p, &w->norm, &g->norm, &a->norm, din.d, dy);
 }

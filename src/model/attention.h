@@ -30,7 +30,7 @@ struct attention_acts {
     struct mat o;    /* [N,D] output of the heads */
     struct mat lse;  /* [N,H] see ops.h */
     struct norm_acts norm;
-    struct mat y; /* [N,D] */
+    struct mat y; /* [N,D] output of the sub-layer; see norm_output_layout */
 };
 
 /* The KV cache of a self-attention in translation: row i holds key and value of one position. */
@@ -50,8 +50,8 @@ void self_attention_bind(struct attention_acts *a, int rows);
 void cross_attention_bind(struct attention_acts *a, int rows);
 void memory_keys_bind(struct attention_acts *a, int memory_rows);
 
-/* Returns y = norm(x + dropout(attention(x, x, x))). With a cache, the new keys and values are put
- * into it and the queries look at its rows; NULL: at the rows of x. */
+/* Returns the output of the sub-layer (norm.h) whose f(x) is attention(x, x, x). With a cache, the
+ * new keys and values are put into it and the queries look at its rows; NULL: at the rows of x. */
 struct mat self_attention(const struct pass *p, const struct attention_weights *w,
                           const struct attention_acts *a, struct mat x, const struct seqs *seqs,
                           const struct kv_cache *cache, uint32_t site);
@@ -65,7 +65,7 @@ struct mat self_attention_backward(const struct pass *p, const struct attention_
  * where keys and values are kept in a narrower type. */
 void memory_keys(const struct pass *p, const struct attention_weights *w,
                  const struct attention_acts *a, struct mat memory, struct mat wide);
-/* Returns y = norm(x + dropout(attention(x, memory, memory))). */
+/* Returns the output of the sub-layer whose f(x) is attention(x, memory, memory). */
 struct mat cross_attention(const struct pass *p, const struct attention_weights *w,
                            const struct attention_acts *a, struct mat x, const struct seqs *seqs,
                            uint32_t site);

@@ -23,6 +23,7 @@
 
 static const char *const NORM[] = {
     [HEED_NORM_POST] = "post",
+    [HEED_NORM_PRE] = "pre",
     NULL,
 };
 static const char *const ACTIVATION[] = {
@@ -74,7 +75,7 @@ static const struct heed_config_field FIELD[] = {
     {MEMBER(ff_dropout), HEED_FIELD_RATE, .option = "ff-dropout",
      .help = "dropout inside the feed-forward"},
     {MEMBER(norm), HEED_FIELD_KIND, .kinds = NORM, .absent = "post", .option = "norm",
-     .help = "layer norm; post: after the residual addition"},
+     .help = "layer norm; post: after the residual addition; pre: before the sub-layer"},
     {MEMBER(activation), HEED_FIELD_KIND, .kinds = ACTIVATION, .absent = "relu",
      .option = "activation", .help = "activation function of the feed-forward"},
     {MEMBER(position), HEED_FIELD_KIND, .kinds = POSITION, .absent = "sinusoid",

@@ -20,7 +20,7 @@ void feed_forward_layout(struct feed_forward_acts *a, struct layout *l, int rows
     if (l->keep && activation_needs_z(config_activation(c)))
         a->z = layout_take(l, rows, c->d_ff, l->precision.act);
     a->h = layout_take(l, rows, c->d_ff, l->precision.act);
-    a->y = layout_take(l, rows, c->d_model, l->precision.act);
+    a->y = norm_output_layout(l, rows);
     norm_layout(&a->norm, l, rows);
 }
 
@@ -48,11 +48,10 @@ struct mat feed_forward(const struct pass *p, const struct feed_forward_weights 
                         const struct feed_forward_acts *a, struct mat x, uint32_t site)
 {
     const struct ops *op = p->be->op;
-    struct mat r = mat_top(p->scratch->r, x.rows);
-    op->linear(p->be, a->h, x, w->w1, w->b1, activation_of(p, a, site));
+    struct mat in = norm_input(p, &w->norm, &a->norm, x), r = mat_top(p->scratch->r, x.rows);
+    op->linear(p->be, a->h, in, w->w1, w->b1, activation_of(p, a, site));
     op->linear(p->be, r, a->h, w->w2, w->b2, (struct activation){0});
-    norm_forward(p, &w->norm, &a->norm, a->y, x, r, site + 1);
-    return a->y;
+    return norm_output(p, &w->norm, &a->norm, a->y, x, r, site + 1);
 }
 
 struct mat feed_forward_backward(const struct pass *p, const struct feed_forward_weights *w,
@@ -60,9 +59,11 @@ struct mat feed_forward_backward(const struct pass *p, const struct feed_forward
                                  const struct feed_forward_acts *a, struct mat dy, struct mat x,
                                  uint32_t site)
 {
-    struct mat dx = gradient_below(p, dy), dh = mat_top(p->scratch->dh, dy.rows);
-    struct mat dr = norm_backward(p, &w->norm, &g->norm, &a->norm, dx, g->b2, dy, site + 1);
+    struct mat in = norm_input_kept(&a->norm, x), dh = mat_top(p->scratch->dh, dy.rows);
+    struct input_gradient din;
+    struct mat dr =
+        norm_output_backward(p, &w->norm, &g->norm, &a->norm, &din, g->b2, dy, site + 1);
     p->be->op->linear_bwd(p->be, dh, 0, g->b1, g->w2, dr, a->h, w->w2, activation_of(p, a, site));
-    linear_backward(p, dx, 1, g->w1, dh, x, w->w1);
-    return dx;
+    linear_backward(p, din.d, din.beta, g->w1, dh, in, w->w1);
+    return norm_input_backward(p, &w->norm, &g->norm, &a->norm, din.d, dy);
 }

@@ -15,7 +15,7 @@ struct feed_forward_acts {
     struct mat z; /* [N,F] input of the activation; absent where backward does not need it */
     struct mat h; /* [N,F] its output, after dropout */
     struct norm_acts norm;
-    struct mat y; /* [N,D] */
+    struct mat y; /* [N,D] output of the sub-layer; see norm_output_layout */
 };
 
 void feed_forward_walk(struct walk *k, struct feed_forward_weights *w, const struct heed_config *c);
@@ -24,7 +24,7 @@ void feed_forward_scratch(struct scratch *s, struct layout *l, int rows);
 /* Sets the rows of every activation to those of a batch. */
 void feed_forward_bind(struct feed_forward_acts *a, int rows);
 
-/* Returns y = norm(x + dropout(f(x W1 + b1) W2 + b2)). */
+/* Returns the output of the sub-layer (norm.h). */
 struct mat feed_forward(const struct pass *p, const struct feed_forward_weights *w,
                         const struct feed_forward_acts *a, struct mat x, uint32_t site);
 /* Returns dx; the gradients of the weights are added to g. */

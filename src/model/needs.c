@@ -23,6 +23,29 @@ static const char *missing_for_training(const struct ops *op, const struct heed_
     return NULL;
 }
 
+/* HEED_EUNSUPPORTED where the table lacks an op that a kind named in the configuration needs. */
+static enum heed_status check_kinds(const struct ops *op, const struct heed_config *c, bool train,
+                                    struct heed_error *err)
+{
+    bool pre = c->norm == HEED_NORM_PRE;
+    const struct {
+        const char *name;
+        bool present, needed;
+        const char *by; /* what needs it */
+    } ops[] = {
+        {"add", op->add != NULL, pre, "norm 'pre'"},
+        {"norm", op->norm != NULL, pre, "norm 'pre'"},
+        {"add_bwd", op->add_bwd != NULL, pre && train, "norm 'pre'"},
+        {"norm_bwd", op->norm_bwd != NULL, pre && train, "norm 'pre'"},
+    };
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        if (ops[i].needed && !ops[i].present)
+            return error_set(err, HEED_EUNSUPPORTED,
+                             "device '%s' lacks the op %s, which the model needs for its %s",
+                             op->name, ops[i].name, ops[i].by);
+    return HEED_OK;
+}
+
 enum heed_status needs_check(const struct ops *op, const struct heed_config *c, bool train,
                              struct heed_error *err)
 {
@@ -35,5 +58,5 @@ enum heed_status needs_check(const struct ops *op, const struct heed_config *c, 
     if (missing)
         return error_set(err, HEED_EUNSUPPORTED,
                          "device '%s' cannot train a model: it lacks the op %s", op->name, missing);
-    return HEED_OK;
+    return check_kinds(op, c, train, err);
 }

@@ -1,6 +1,18 @@
 /*
  * norm.h - around every sub-layer: dropout, the residual connection and layer normalisation (paper
- * 3.1, 5.4).
+ * 3.1, 5.4). With f the sub-layer,
+ *
+ *     post (the paper)   y = norm(x + dropout(f(x)))
+ *     pre                y = x + dropout(f(norm(x))), and one more norm after the last layer
+ *
+ * A sub-layer asks for its input, computes r from it, and gives r back:
+ *
+ *     in = norm_input(p, w, a, x)           x or norm(x)
+ *     r = f(in)
+ *     y = norm_output(p, w, a, y, x, r)
+ *
+ * and the same in reverse for the gradients. In a pre-norm model x is overwritten by y: what
+ * backward needs of it is in the norm's own activations.
  */
 #ifndef HEED_MODEL_NORM_H
 #define HEED_MODEL_NORM_H
@@ -11,24 +23,55 @@ struct norm_weights {
     struct mat gain, bias; /* [1,D] */
 };
 
-/* Kept for backward; absent when nothing is kept. */
 struct norm_acts {
-    struct mat xhat; /* [N,D] normalised rows, before gain and bias */
-    struct mat rstd; /* [N,1] 1 / standard deviation of each row */
+    struct mat y;    /* [N,D] output of the norm, with pre; absent with post */
+    struct mat xhat; /* [N,D] normalised rows, before gain and bias; kept for backward */
+    struct mat rstd; /* [N,1] 1 / standard deviation of each row; kept for backward */
 };
 
 void norm_walk(struct walk *k, struct norm_weights *w, const struct heed_config *c);
 void norm_layout(struct norm_acts *a, struct layout *l, int rows);
+/* Output of a sub-layer: a matrix [N,D] of its own with post, absent with pre. */
+struct mat norm_output_layout(struct layout *l, int rows);
 void norm_scratch(struct scratch *s, struct layout *l, int rows);
 void norm_bind(struct norm_acts *a, int rows);
 
-/* y = norm(x + dropout(r)) */
-void norm_forward(const struct pass *p, const struct norm_weights *w, const struct norm_acts *a,
-                  struct mat y, struct mat x, struct mat r, uint32_t site);
-/* Returns dr and writes dx, the gradient that goes past the sub-layer. db, if present, is the
- * gradient of a bias that r was made with. */
-struct mat norm_backward(const struct pass *p, const struct norm_weights *w,
-                         const struct norm_weights *g, const struct norm_acts *a, struct mat dx,
-                         struct mat db, struct mat dy, uint32_t site);
+/* The input of the sub-layer: x, or norm(x). */
+struct mat norm_input(const struct pass *p, const struct norm_weights *w, const struct norm_acts *a,
+                      struct mat x);
+/* The same again in backward, which computes nothing. */
+struct mat norm_input_kept(const struct norm_acts *a, struct mat x);
+/* Returns the output of the sub-layer, which is y with post and x with pre. */
+struct mat norm_output(const struct pass *p, const struct norm_weights *w,
+                       const struct norm_acts *a, struct mat y, struct mat x, struct mat r,
+                       uint32_t site);
+
+/* The gradient of the input of the sub-layer, to which the sub-layer adds its own:
+ * d = beta * d + ... */
+struct input_gradient {
+    struct mat d;
+    float beta;
+};
+
+/* Returns dr; db, if present, is the gradient of a bias that r was made with. */
+struct mat norm_output_backward(const struct pass *p, const struct norm_weights *w,
+                                const struct norm_weights *g, const struct norm_acts *a,
+                                struct input_gradient *in, struct mat db, struct mat dy,
+                                uint32_t site);
+/* Returns dx. */
+struct mat norm_input_backward(const struct pass *p, const struct norm_weights *w,
+                               const struct norm_weights *g, const struct norm_acts *a,
+                               struct mat d, struct mat dy);
+
+/* The norm after the last layer of a stack, which only pre has; with post each of these returns
+ * what it is given. The forward function returns norm(x), backward the gradient of x. */
+void final_norm_walk(struct walk *k, struct norm_weights *w, const struct heed_config *c,
+                     const char *prefix);
+void final_norm_layout(struct norm_acts *a, struct layout *l, int rows);
+struct mat final_norm(const struct pass *p, const struct norm_weights *w, const struct norm_acts *a,
+                      struct mat x);
+struct mat final_norm_backward(const struct pass *p, const struct norm_weights *w,
+                               const struct norm_weights *g, const struct norm_acts *a,
+                               struct mat dy);
 
 #endif

@@ -16,6 +16,7 @@ struct weights {
     struct embedding_weights embed;
     struct encoder_weights encoder[LAYERS_MAX];
     struct decoder_weights decoder[LAYERS_MAX];
+    struct norm_weights encoder_norm, decoder_norm; /* see final_norm */
 };
 
 /* Every tensor in the order of memory and files. w may be NULL for a visitor that uses no slot. */

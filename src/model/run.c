@@ -182,7 +182,8 @@ static void encode(struct run *r, const struct pass *p)
     struct seqs view = source_view(b);
     activations_bind_source(a, p->config, b->rows_src);
     embedding_forward(p, &w->embed, a->embed_src, b->src, b->src_pos, SITE_EMBED_SRC);
-    a->memory = encoder_forward(p, w->encoder, a->encoder, a->embed_src, &view);
+    struct mat x = encoder_forward(p, w->encoder, a->encoder, a->embed_src, &view);
+    a->memory = final_norm(p, &w->encoder_norm, &a->encoder_norm, x);
     /* Nobody reads any more what the first layer of the encoder has projected, unless it is kept,
      * and then keys and values have the type of activations. */
     struct mat wide = mat_cols(a->encoder[0].self.qkv, 0, 2 * p->config->d_model);
@@ -199,7 +200,8 @@ static struct mat forward(struct run *r, const struct pass *p)
     encode(r, p);
     activations_bind_target(a, p->config, b->rows_tgt);
     embedding_forward(p, &w->embed, a->embed_tgt, b->tgt_in, b->tgt_pos, SITE_EMBED_TGT);
-    return decoder_forward(p, w->decoder, a->decoder, a->embed_tgt, &view);
+    struct mat x = decoder_forward(p, w->decoder, a->decoder, a->embed_tgt, &view);
+    return final_norm(p, &w->decoder_norm, &a->decoder_norm, x);
 }
 
 /* dy: gradient of the decoder's output rows */
@@ -210,10 +212,13 @@ static void backward(struct run *r, const struct pass *p, struct mat dy)
     const struct activations *a = &r->a;
     struct decoder_view target = target_view(b);
     struct seqs source = source_view(b);
-    struct mat dx = decoder_backward(p, w->decoder, g->decoder, a->decoder, a->dmemory, dy,
-                                     a->embed_tgt, a->memory, &target);
+    struct mat dx =
+        final_norm_backward(p, &w->decoder_norm, &g->decoder_norm, &a->decoder_norm, dy);
+    dx = decoder_backward(p, w->decoder, g->decoder, a->decoder, a->dmemory, dx, a->embed_tgt,
+                          a->memory, &target);
     embedding_backward(p, &g->embed, b->tgt_in, dx, SITE_EMBED_TGT);
-    dx = encoder_backward(p, w->encoder, g->encoder, a->encoder, a->dmemory, a->embed_src, &source);
+    dx = final_norm_backward(p, &w->encoder_norm, &g->encoder_norm, &a->encoder_norm, a->dmemory);
+    dx = encoder_backward(p, w->encoder, g->encoder, a->encoder, dx, a->embed_src, &source);
     embedding_backward(p, &g->embed, b->src, dx, SITE_EMBED_SRC);
 }
 

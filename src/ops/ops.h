@@ -175,6 +175,7 @@ enum use { USED_WHOLE, USED_IN_PART };
  * where a backend lacks them:
  * - the ops of backward and of the optimizer, which only training uses;
  * - bias_bwd, for biases whose gradient no other op of backward sums;
+ * - add and norm, and their backward, for models whose norm comes before the sub-layer;
  * - note, graph capture and measuring.
  * A backend that lacks an activation says so in `activations`. When a model is opened,
  * model/needs.c compares what its configuration needs with this table and answers with a sentence
@@ -219,6 +220,11 @@ struct ops {
      * absent together. y may be x. */
     void (*add_norm)(struct backend *be, struct mat y, struct mat xhat, struct mat rstd,
                      struct mat x, struct mat r, struct mat g, struct mat b, struct drop d);
+    /* The two halves of add_norm, for models whose norm comes before the sub-layer:
+     * y = x + drop(r), where y may be x; and y = norm(x) * g + b with xhat and rstd as above. */
+    void (*add)(struct backend *be, struct mat y, struct mat x, struct mat r, struct drop d);
+    void (*norm)(struct backend *be, struct mat y, struct mat xhat, struct mat rstd, struct mat x,
+                 struct mat g, struct mat b);
 
     /* backward */
 
@@ -244,6 +250,13 @@ struct ops {
     void (*add_norm_bwd)(struct backend *be, struct mat dx, struct mat dr, struct mat drb,
                          struct mat dg, struct mat db, struct mat dy, struct mat xhat,
                          struct mat rstd, struct mat g, struct drop d);
+    /* dr = drop(dy): the gradient of r in y = x + drop(r), of which x has the gradient dy; drb as
+     * in add_norm_bwd */
+    void (*add_bwd)(struct backend *be, struct mat dr, struct mat drb, struct mat dy,
+                    struct drop d);
+    /* dx = beta*dx + the gradient of x in y = norm(x) * g + b */
+    void (*norm_bwd)(struct backend *be, struct mat dx, float beta, struct mat dg, struct mat db,
+                     struct mat dy, struct mat xhat, struct mat rstd, struct mat g);
     /* Label-smoothed cross-entropy (paper 5.4): the target has probability 1 - eps + eps/V, every
      * other id eps/V. logits [N,V] become the gradient of the summed loss when grad is set.
      * loss [N,2]: the smoothed loss and -log p(target) of each row. */

@@ -66,6 +66,9 @@ def parameters(c=PAPER):
         attention(f"decoder.layers.{n}.self_attn")
         attention(f"decoder.layers.{n}.cross_attn")
         feed_forward(f"decoder.layers.{n}.ff")
+    if c.norm == "pre":
+        norm("encoder")
+        norm("decoder")
     return {name: x.float().double().requires_grad_() for name, x in p.items()}
 
 
@@ -96,7 +99,12 @@ class Model:
         return F.layer_norm(x, [self.c.d_model], gain, bias, EPSILON)
 
     def sublayer(self, prefix, x, f):
+        if self.c.norm == "pre":
+            return x + f(self.norm(prefix, x))
         return self.norm(prefix, x + f(x))
+
+    def final(self, stack, x):
+        return self.norm(stack, x) if self.c.norm == "pre" else x
 
     def attention(self, prefix, x, memory, causal):
         """memory: None for self-attention."""
@@ -127,7 +135,7 @@ class Model:
         for n in range(self.c.encoder_layers):
             x = self.attention(f"encoder.layers.{n}.self_attn", x, None, False)
             x = self.feed_forward(f"encoder.layers.{n}.ff", x)
-        return x
+        return self.final("encoder", x)
 
     def logits(self, src, tgt_in):
         memory, x = self.encode(src), self.embed(tgt_in)
@@ -135,7 +143,7 @@ class Model:
             x = self.attention(f"decoder.layers.{n}.self_attn", x, None, True)
             x = self.attention(f"decoder.layers.{n}.cross_attn", x, memory, False)
             x = self.feed_forward(f"decoder.layers.{n}.ff", x)
-        return F.linear(x, self.p["embed.weight"])
+        return F.linear(self.final("decoder", x), self.p["embed.weight"])
 
 
 def logits_of(p, src, tgt_in):

@@ -20,6 +20,9 @@ VARIANTS = {
     "silu": dict(activation="silu"),
     "no_position": dict(position="none"),
     "bias": dict(bias=True),
+    "pre": dict(norm="pre"),
+    "pre_gelu": dict(norm="pre", activation="gelu"),
+    "pre_bias": dict(norm="pre", bias=True),
 }
 
 

@@ -165,6 +165,17 @@ static void cpu_add_norm(struct backend *be, struct mat y, struct mat xhat, stru
     }
 }
 
+/* The gradients of gain and bias of a norm. */
+static void norm_columns(struct cpu *cpu, int team, struct mat dg, struct mat db, struct mat dy,
+                         struct mat xhat)
+{
+#pragma omp parallel for schedule(static) num_threads(team)
+    for (int c = 0; c < dy.cols; c += CPU_STRIP)
+        cpu->k->norm_bwd_columns(mat_at(dg, 0, c), mat_at(db, 0, c), mat_at(dy, 0, c), dy.ld,
+                                 mat_at(xhat, 0, c), xhat.ld, dy.rows,
+                                 int_min(dy.cols - c, CPU_STRIP), dy.type);
+}
+
 static void cpu_add_norm_bwd(struct backend *be, struct mat dx, struct mat dr, struct mat drb,
                              struct mat dg, struct mat db, struct mat dy, struct mat xhat,
                              struct mat rstd, struct mat g, struct drop d)
@@ -176,14 +187,53 @@ static void cpu_add_norm_bwd(struct backend *be, struct mat dx, struct mat dr, s
         cpu->k->norm_bwd(mat_at(dx, i, 0), mat_at(dr, i, 0), mat_at(dy, i, 0), mat_at(xhat, i, 0),
                          *(float *)mat_at(rstd, i, 0), g.p, dy.cols, dy.type,
                          drop_row(d, (uint64_t)i));
-#pragma omp parallel for schedule(static) num_threads(team)
-    for (int c = 0; c < dy.cols; c += CPU_STRIP) {
-        int n = int_min(dy.cols - c, CPU_STRIP);
-        cpu->k->norm_bwd_columns(mat_at(dg, 0, c), mat_at(db, 0, c), mat_at(dy, 0, c), dy.ld,
-                                 mat_at(xhat, 0, c), xhat.ld, dy.rows, n, dy.type);
-        if (drb.p)
-            cpu->k->add_columns(mat_at(drb, 0, c), mat_at(dr, 0, c), dr.ld, dr.rows, n, dr.type);
+    norm_columns(cpu, team, dg, db, dy, xhat);
+    if (drb.p) cpu_bias_bwd(be, drb, dr);
+}
+
+static void cpu_norm(struct backend *be, struct mat y, struct mat xhat, struct mat rstd,
+                     struct mat x, struct mat g, struct mat b)
+{
+    struct cpu *cpu = cpu_of(be);
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(y)))
+    for (int i = 0; i < y.rows; i++) {
+        float s = cpu->k->norm_alone(mat_at(y, i, 0), xhat.p ? mat_at(xhat, i, 0) : NULL,
+                                     mat_at(x, i, 0), g.p, b.p, y.cols, y.type);
+        if (rstd.p) *(float *)mat_at(rstd, i, 0) = s;
     }
+}
+
+static void cpu_norm_bwd(struct backend *be, struct mat dx, float beta, struct mat dg,
+                         struct mat db, struct mat dy, struct mat xhat, struct mat rstd,
+                         struct mat g)
+{
+    struct cpu *cpu = cpu_of(be);
+    int team = cpu_team(cpu, mat_count(dy));
+#pragma omp parallel for schedule(static) num_threads(team)
+    for (int i = 0; i < dy.rows; i++)
+        cpu->k->norm_alone_bwd(mat_at(dx, i, 0), beta, mat_at(dy, i, 0), mat_at(xhat, i, 0),
+                               *(float *)mat_at(rstd, i, 0), g.p, dy.cols, dy.type);
+    norm_columns(cpu, team, dg, db, dy, xhat);
+}
+
+static void cpu_add(struct backend *be, struct mat y, struct mat x, struct mat r, struct drop d)
+{
+    struct cpu *cpu = cpu_of(be);
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(y)))
+    for (int i = 0; i < y.rows; i++)
+        cpu->k->add(mat_at(y, i, 0), mat_at(x, i, 0), mat_at(r, i, 0), y.cols, y.type,
+                    drop_row(d, (uint64_t)i));
+}
+
+static void cpu_add_bwd(struct backend *be, struct mat dr, struct mat drb, struct mat dy,
+                        struct drop d)
+{
+    struct cpu *cpu = cpu_of(be);
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(dy)))
+    for (int i = 0; i < dy.rows; i++)
+        cpu->k->activate(mat_at(dr, i, 0), mat_at(dy, i, 0), dy.cols, dy.type, ACT_NONE,
+                         drop_row(d, (uint64_t)i));
+    if (drb.p) cpu_bias_bwd(be, drb, dr);
 }
 
 /* ---- loss and search: rows of logits ---- */
@@ -320,11 +370,15 @@ static const struct ops cpu_ops = {
     .linear = cpu_linear,
     .attend = cpu_attend,
     .add_norm = cpu_add_norm,
+    .add = cpu_add,
+    .norm = cpu_norm,
     .embed_bwd = cpu_embed_bwd,
     .linear_bwd = cpu_linear_bwd,
     .bias_bwd = cpu_bias_bwd,
     .attend_bwd = cpu_attend_bwd,
     .add_norm_bwd = cpu_add_norm_bwd,
+    .add_bwd = cpu_add_bwd,
+    .norm_bwd = cpu_norm_bwd,
     .xent = cpu_xent,
     .sqnorm = cpu_sqnorm,
     .adam = cpu_adam,

@@ -117,11 +117,13 @@ struct norm_row {
     enum type t;
     struct drop_row d;
     float *sum; /* [n] x + r*mask, stored by the first pass; NULL: each pass computes it again */
+    bool alone; /* there is no r */
 };
 
 INLINE vf norm_first(struct norm_row m, int i, int k)
 {
-    vf s = vf_load_part(m.x, i, k, 0, m.t) + masked(vf_load_part(m.r, i, k, 0, m.t), m.d, i);
+    vf s = vf_load_part(m.x, i, k, 0, m.t);
+    if (!m.alone) s += masked(vf_load_part(m.r, i, k, 0, m.t), m.d, i);
     if (m.sum) vf_store_part(m.sum, i, k, s, TYPE_F32);
     return s;
 }
@@ -170,9 +172,12 @@ INLINE float norm_typed(void *y, void *xhat, const void *x, const void *r, const
                         const float *b, int n, enum type t, struct drop_row d)
 {
     float sum[NORM_KEPT];
-    if (n > NORM_KEPT) return norm_body(y, xhat, (struct norm_row){x, r, t, d, NULL}, g, b, n);
-    if (d.threshold) return norm_body(y, xhat, (struct norm_row){x, r, t, d, sum}, g, b, n);
-    return norm_body(y, xhat, (struct norm_row){x, r, t, no_drop, sum}, g, b, n);
+    struct norm_row m = {.x = x, .r = r, .t = t, .d = d};
+    if (n > NORM_KEPT) return norm_body(y, xhat, m, g, b, n);
+    m.sum = sum;
+    if (d.threshold) return norm_body(y, xhat, m, g, b, n);
+    m.d = no_drop;
+    return norm_body(y, xhat, m, g, b, n);
 }
 
 static float norm(void *y, void *xhat, const void *x, const void *r, const float *g, const float *b,
@@ -182,12 +187,42 @@ static float norm(void *y, void *xhat, const void *x, const void *r, const float
     return norm_typed(y, xhat, x, r, g, b, n, TYPE_F32, d);
 }
 
+static float norm_alone(void *y, void *xhat, const void *x, const float *g, const float *b, int n,
+                        enum type t)
+{
+    struct norm_row m = {.x = x, .d = no_drop, .alone = true};
+    m.t = TYPE_BF16;
+    if (t == TYPE_BF16) return norm_body(y, xhat, m, g, b, n);
+    m.t = TYPE_F32;
+    return norm_body(y, xhat, m, g, b, n);
+}
+
+INLINE void add_typed(void *y, const void *x, const void *r, int n, enum type t, struct drop_row d)
+{
+    for (int i = 0; i < n; i += W) {
+        int k = n - i < W ? n - i : W;
+        vf s = vf_load_part(x, i, k, 0, t) + masked(vf_load_part(r, i, k, 0, t), d, i);
+        vf_store_part(y, i, k, s, t);
+    }
+}
+
+static void add(void *y, const void *x, const void *r, int n, enum type t, struct drop_row d)
+{
+    if (t == TYPE_BF16)
+        add_typed(y, x, r, n, TYPE_BF16, d);
+    else
+        add_typed(y, x, r, n, TYPE_F32, d);
+}
+
 /* Inputs of backward for one row. With u = dy*g,
- * dx = rstd * (u - mean(u) - xhat * mean(u*xhat)), and dr = dx * mask. */
+ * dx = rstd * (u - mean(u) - xhat * mean(u*xhat)), and dr = dx * mask. Alone there is no dr, and
+ * beta times the old dx is added to dx. */
 struct norm_bwd_row {
     const void *dy, *xhat;
     const float *g;
     enum type t;
+    bool alone;
+    float beta;
 };
 
 INLINE void norm_bwd_sum(vf *sum, vf *dot, struct norm_bwd_row m, int i, int k)
@@ -202,8 +237,9 @@ INLINE void norm_bwd_at(void *dx, void *dr, struct norm_bwd_row m, float mean, f
 {
     vf u = vf_load_part(m.dy, i, k, 0, m.t) * vf_load_part(m.g, i, k, 0, TYPE_F32);
     u = (u - mean - vf_load_part(m.xhat, i, k, 0, m.t) * slope) * rstd;
+    if (m.alone && m.beta != 0) u += m.beta * vf_load_part(dx, i, k, 0, m.t);
     vf_store_part(dx, i, k, u, m.t);
-    vf_store_part(dr, i, k, masked(u, d, i), m.t);
+    if (!m.alone) vf_store_part(dr, i, k, masked(u, d, i), m.t);
 }
 
 INLINE void norm_bwd_body(void *dx, void *dr, struct norm_bwd_row m, float rstd, int n,
@@ -223,9 +259,22 @@ static void norm_bwd(void *dx, void *dr, const void *dy, const void *xhat, float
                      const float *g, int n, enum type t, struct drop_row d)
 {
     if (t == TYPE_BF16)
-        norm_bwd_body(dx, dr, (struct norm_bwd_row){dy, xhat, g, TYPE_BF16}, rstd, n, d);
+        norm_bwd_body(dx, dr, (struct norm_bwd_row){dy, xhat, g, .t = TYPE_BF16}, rstd, n, d);
     else
-        norm_bwd_body(dx, dr, (struct norm_bwd_row){dy, xhat, g, TYPE_F32}, rstd, n, d);
+        norm_bwd_body(dx, dr, (struct norm_bwd_row){dy, xhat, g, .t = TYPE_F32}, rstd, n, d);
+}
+
+static void norm_alone_bwd(void *dx, float beta, const void *dy, const void *xhat, float rstd,
+                           const float *g, int n, enum type t)
+{
+    struct norm_bwd_row m = {dy, xhat, g, .alone = true, .beta = beta};
+    m.t = TYPE_BF16;
+    if (t == TYPE_BF16) {
+        norm_bwd_body(dx, NULL, m, rstd, n, no_drop);
+        return;
+    }
+    m.t = TYPE_F32;
+    norm_bwd_body(dx, NULL, m, rstd, n, no_drop);
 }
 
 /* ---- sums over rows ---- */
@@ -589,6 +638,9 @@ const struct kernels TABLE(ISA) = {
     .embed_bwd = embed_bwd,
     .norm = norm,
     .norm_bwd = norm_bwd,
+    .norm_alone = norm_alone,
+    .norm_alone_bwd = norm_alone_bwd,
+    .add = add,
     .norm_bwd_columns = norm_bwd_columns,
     .activate = activate,
     .activate_bwd = activate_bwd,

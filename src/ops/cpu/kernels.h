@@ -24,6 +24,13 @@ struct kernels {
                   int n, enum type t, struct drop_row d);
     void (*norm_bwd)(void *dx, void *dr, const void *dy, const void *xhat, float rstd,
                      const float *g, int n, enum type t, struct drop_row d);
+    /* The same without r: y = norm(x)*g + b; dx = beta*dx + its gradient */
+    float (*norm_alone)(void *y, void *xhat, const void *x, const float *g, const float *b, int n,
+                        enum type t);
+    void (*norm_alone_bwd)(void *dx, float beta, const void *dy, const void *xhat, float rstd,
+                           const float *g, int n, enum type t);
+    /* y = x + r*mask; y may be x */
+    void (*add)(void *y, const void *x, const void *r, int n, enum type t, struct drop_row d);
     /* dg[c] += sum over rows of dy*xhat, db[c] += sum over rows of dy: a strip of n columns, rows
      * ld elements apart, in row order */
     void (*norm_bwd_columns)(float *dg, float *db, const void *dy, int ldy, const void *xhat,

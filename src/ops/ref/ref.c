@@ -62,7 +62,8 @@ static void ref_close(struct backend *be)
 
 struct ref {
     struct backend base;
-    float row[1 << 16]; /* a row of x, rounded as packed weights require */
+    float row[1 << 16];   /* a row of x, rounded as packed weights require */
+    double sums[1 << 14]; /* a row before its norm, at most the widest d_model */
 };
 
 /* A packed row is [1 + cols] floats: the scale, then the numbers as multiples of it. The scale is 1
@@ -263,38 +264,61 @@ static void ref_bias_bwd(struct backend *be, struct mat db, struct mat dy)
 
 /* ---- dropout + residual + layer norm: paper 3.1, 5.4 ---- */
 
-static void ref_add_norm(struct backend *be, struct mat y, struct mat xhat, struct mat rstd,
-                         struct mat x, struct mat r, struct mat g, struct mat b, struct drop d)
+/* Row i of y = norm(t) * g + b, where t are the numbers of the row. */
+static void norm_row(struct mat y, struct mat xhat, struct mat rstd, int i, const double *t,
+                     struct mat g, struct mat b)
 {
-    (void)be;
     int n = y.cols;
-    for (int i = 0; i < y.rows; i++) {
-        struct drop_row mask = drop_row(d, i);
-        double mean = 0, var = 0;
-        for (int c = 0; c < n; c++)
-            mean += (get(x, i, c) + get(r, i, c) * drop_factor(mask, c)) / n;
-        for (int c = 0; c < n; c++) {
-            double t = get(x, i, c) + get(r, i, c) * drop_factor(mask, c) - mean;
-            var += t * t / n;
-        }
-        double s = 1 / sqrt(var + NORM_EPSILON);
-        if (rstd.p) set(rstd, i, 0, s);
-        for (int c = 0; c < n; c++) {
-            double t = (get(x, i, c) + get(r, i, c) * drop_factor(mask, c) - mean) * s;
-            if (xhat.p) set(xhat, i, c, t);
-            set(y, i, c, t * get(g, 0, c) + get(b, 0, c));
-        }
+    double mean = 0, var = 0;
+    for (int c = 0; c < n; c++) mean += t[c] / n;
+    for (int c = 0; c < n; c++) var += (t[c] - mean) * (t[c] - mean) / n;
+    double s = 1 / sqrt(var + NORM_EPSILON);
+    if (rstd.p) set(rstd, i, 0, s);
+    for (int c = 0; c < n; c++) {
+        if (xhat.p) set(xhat, i, c, (t[c] - mean) * s);
+        set(y, i, c, (t[c] - mean) * s * get(g, 0, c) + get(b, 0, c));
     }
 }
 
-static void ref_add_norm_bwd(struct backend *be, struct mat dx, struct mat dr, struct mat drb,
-                             struct mat dg, struct mat db, struct mat dy, struct mat xhat,
-                             struct mat rstd, struct mat g, struct drop d)
+static void ref_add_norm(struct backend *be, struct mat y, struct mat xhat, struct mat rstd,
+                         struct mat x, struct mat r, struct mat g, struct mat b, struct drop d)
+{
+    double *t = ((struct ref *)be)->sums;
+    for (int i = 0; i < y.rows; i++) {
+        struct drop_row mask = drop_row(d, i);
+        for (int c = 0; c < y.cols; c++) t[c] = get(x, i, c) + get(r, i, c) * drop_factor(mask, c);
+        norm_row(y, xhat, rstd, i, t, g, b);
+    }
+}
+
+static void ref_norm(struct backend *be, struct mat y, struct mat xhat, struct mat rstd,
+                     struct mat x, struct mat g, struct mat b)
+{
+    double *t = ((struct ref *)be)->sums;
+    for (int i = 0; i < y.rows; i++) {
+        for (int c = 0; c < y.cols; c++) t[c] = get(x, i, c);
+        norm_row(y, xhat, rstd, i, t, g, b);
+    }
+}
+
+static void ref_add(struct backend *be, struct mat y, struct mat x, struct mat r, struct drop d)
+{
+    (void)be;
+    for (int i = 0; i < y.rows; i++) {
+        struct drop_row mask = drop_row(d, i);
+        for (int c = 0; c < y.cols; c++)
+            set(y, i, c, get(x, i, c) + get(r, i, c) * drop_factor(mask, c));
+    }
+}
+
+/* Adds to dg and db, and writes dx = beta * dx + the gradient of x in y = norm(x) * g + b. */
+static void ref_norm_bwd(struct backend *be, struct mat dx, float beta, struct mat dg,
+                         struct mat db, struct mat dy, struct mat xhat, struct mat rstd,
+                         struct mat g)
 {
     (void)be;
     int n = dy.cols;
     for (int i = 0; i < dy.rows; i++) {
-        struct drop_row mask = drop_row(d, i);
         double mean = 0, dot = 0;
         for (int c = 0; c < n; c++) {
             double t = get(dy, i, c) * get(g, 0, c);
@@ -304,17 +328,34 @@ static void ref_add_norm_bwd(struct backend *be, struct mat dx, struct mat dr, s
         for (int c = 0; c < n; c++) {
             double t =
                 (get(dy, i, c) * get(g, 0, c) - mean - get(xhat, i, c) * dot) * get(rstd, i, 0);
-            set(dx, i, c, t);
-            set(dr, i, c, t * drop_factor(mask, c));
+            set(dx, i, c, t + (beta != 0 ? (double)beta * get(dx, i, c) : 0));
         }
     }
-    add_columns(drb, dr);
     add_columns(db, dy);
     for (int c = 0; c < n; c++) {
         double dot = 0;
         for (int i = 0; i < dy.rows; i++) dot += get(dy, i, c) * get(xhat, i, c);
         add(dg, 0, c, dot);
     }
+}
+
+static void ref_add_bwd(struct backend *be, struct mat dr, struct mat drb, struct mat dy,
+                        struct drop d)
+{
+    (void)be;
+    for (int i = 0; i < dy.rows; i++) {
+        struct drop_row mask = drop_row(d, i);
+        for (int c = 0; c < dy.cols; c++) set(dr, i, c, get(dy, i, c) * drop_factor(mask, c));
+    }
+    add_columns(drb, dr);
+}
+
+static void ref_add_norm_bwd(struct backend *be, struct mat dx, struct mat dr, struct mat drb,
+                             struct mat dg, struct mat db, struct mat dy, struct mat xhat,
+                             struct mat rstd, struct mat g, struct drop d)
+{
+    ref_norm_bwd(be, dx, 0, dg, db, dy, xhat, rstd, g);
+    ref_add_bwd(be, dr, drb, dx, d);
 }
 
 /* ---- loss: paper 5.4 ---- */
@@ -434,11 +475,15 @@ static const struct ops ref_ops = {
     .linear = ref_linear,
     .attend = ref_attend,
     .add_norm = ref_add_norm,
+    .add = ref_add,
+    .norm = ref_norm,
     .embed_bwd = ref_embed_bwd,
     .linear_bwd = ref_linear_bwd,
     .bias_bwd = ref_bias_bwd,
     .attend_bwd = ref_attend_bwd,
     .add_norm_bwd = ref_add_norm_bwd,
+    .add_bwd = ref_add_bwd,
+    .norm_bwd = ref_norm_bwd,
     .xent = ref_xent,
     .sqnorm = ref_sqnorm,
     .adam = ref_adam,
