@@ -139,6 +139,11 @@ enum heed_position {
     HEED_POSITION_SINUSOID, /* "sinusoid": sines and cosines are added, paper 3.5 */
     HEED_POSITION_NONE      /* "none": a sentence is a bag of tokens */
 };
+enum heed_tie {
+    HEED_TIE_ALL,     /* "all": source, target and output layer have one matrix, paper 3.4 */
+    HEED_TIE_DECODER, /* "decoder": target and output layer have one, the source its own */
+    HEED_TIE_NONE     /* "none": each has its own */
+};
 
 struct heed_config {
     int d_model, d_ff, heads;
@@ -152,6 +157,7 @@ struct heed_config {
     enum heed_activation activation; /* of the feed-forward */
     enum heed_position position;     /* how the model knows the order of tokens */
     bool bias;                       /* biases on the projections of attention */
+    enum heed_tie tie;               /* which embeddings share a matrix */
 };
 
 /* name: tiny, small, base or big. vocab_size is left 0. */

@@ -63,7 +63,8 @@ static void test_presets(void **state)
                                          .ff_dropout = 0.1f,
                                          .norm = HEED_NORM_POST,
                                          .activation = HEED_ACTIVATION_RELU,
-                                         .position = HEED_POSITION_SINUSOID};
+                                         .position = HEED_POSITION_SINUSOID,
+                                         .tie = HEED_TIE_ALL};
         assert_int_equal(config_same(&c, &want, "x", &err), HEED_OK);
         assert_int_equal(config_check(&c, &err), HEED_OK);
     }
@@ -96,7 +97,8 @@ static void test_text(void **state)
                               "  \"norm\": \"post\",\n"
                               "  \"activation\": \"relu\",\n"
                               "  \"position\": \"sinusoid\",\n"
-                              "  \"bias\": false\n"
+                              "  \"bias\": false,\n"
+                              "  \"tie\": \"all\"\n"
                               "}\n");
     free(text);
 }
@@ -132,7 +134,8 @@ static void test_format_1(void **state)
                                             .ff_dropout = 0.15f,
                                             .norm = HEED_NORM_POST,
                                             .activation = HEED_ACTIVATION_RELU,
-                                            .position = HEED_POSITION_SINUSOID};
+                                            .position = HEED_POSITION_SINUSOID,
+                                            .tie = HEED_TIE_ALL};
     struct heed_config c;
     struct heed_error err = {0};
     memset(&c, 0x5a, sizeof c);

@@ -64,7 +64,17 @@ same "$run/model.safetensors" "$dir/whole/model.safetensors"
 # ---- other forms of the model: trained, resumed and translated with ----
 
 accepts $train $text --steps 4 --out "$dir/paper"
-for form in "--activation gelu" "--activation silu" "--position none" --bias "--norm pre" "--norm pre --bias"; do
+forms=(
+    "--activation gelu"
+    "--activation silu"
+    "--norm pre"
+    "--norm pre --bias"
+    --bias
+    "--position none"
+    "--tie decoder"
+    "--tie none"
+)
+for form in "${forms[@]}"; do
     out="$dir/${form//[- ]/}" whole="$dir/whole${form//[- ]/}"
     accepts $train $text $form --steps 2 --save-every 1 --out "$out"
     accepts $train $text $form --steps 4 --out "$out" --resume
@@ -72,6 +82,14 @@ for form in "--activation gelu" "--activation silu" "--position none" --bias "--
     same "$out/model.safetensors" "$whole/model.safetensors"
     cmp -s "$out/model.safetensors" "$dir/paper/model.safetensors" && fail "$form: trains like the paper's"
     for weights in f32 bf16 int8; do accepts translate --model "$out" --weights $weights a; done
+    accepts average --out "$out.mean" "$out" "$whole"
+    same "$out/model.safetensors" "$out.mean/model.safetensors"
+    for weights in bf16 int8; do
+        accepts quantize --weights $weights --out "$out.$weights" "$out"
+        "$heed" translate --quiet --model "$out" --weights $weights <"$dir/va" >"$dir/by_option"
+        "$heed" translate --quiet --model "$out.$weights" <"$dir/va" >"$dir/by_file"
+        same "$dir/by_option" "$dir/by_file"
+    done
 done
 refuses 1 "activation is gelu, expected relu" $train $text --activation relu --steps 6 --out "$dir/activationgelu" --resume
 
@@ -80,7 +98,7 @@ refuses 1 "activation is gelu, expected relu" $train $text --activation relu --s
 grep -q '"format": 2' "$run/config.json" || fail "config.json names no format"
 grep -q '"norm": "post"' "$run/config.json" || fail "config.json names no norm"
 cp -r "$run" "$dir/old"
-find "$dir/old" -name config.json -exec sed -i -E '/"(format|norm|activation|position|bias)":/d' {} + \
+find "$dir/old" -name config.json -exec sed -i -E '/"(format|norm|activation|position|bias|tie)":/d' {} + \
     -exec sed -i -z 's/,\n}/\n}/' {} +
 # its size and checksum are in the record beside it
 find "$dir/old" -name trainer.json -exec sed -i -E '/"(crc32|config.json)":/d' {} + \

@@ -91,7 +91,7 @@ static void check_packed(struct backend *be, struct mat got, struct mat want)
 static void check_weights(const struct parameters *got, const struct weights *want)
 {
     const struct weights *w = &got->w;
-    check_packed(got->be, w->embed.table, want->embed.table);
+    check_packed(got->be, w->embed.target.table, want->embed.target.table);
     check_packed(got->be, mat_stack(w->encoder[0].self.q, 3),
                  mat_stack(want->encoder[0].self.q, 3));
     check_packed(got->be, w->decoder[0].cross.out, want->decoder[0].cross.out);
@@ -194,7 +194,7 @@ static void loads_everywhere(struct files *f, bool in_place)
                                           TYPE_PACKED_I8};
         enum type type = types[i / 2], got = type == TYPE_F32 ? TYPE_PACKED_I8 : type;
         struct parameters *p = open_packed(i % 2 ? f->ref : f->cpu, type, f->i8);
-        assert_int_equal(p->w.embed.table.type, got);
+        assert_int_equal(p->w.embed.target.table.type, got);
         assert_int_equal(p->file != NULL, in_place && p->be == f->cpu && got == TYPE_PACKED_I8);
         check_weights(p, &f->p->w);
         parameters_free(p);
@@ -260,7 +260,7 @@ static void test_int8_unaligned(void **state)
     assert_int_equal(file_write(f.i8, parts, 4, &err), HEED_OK);
     free(data);
     struct parameters *p = open_packed(f.cpu, TYPE_PACKED_I8, f.i8);
-    assert_int_equal((uintptr_t)p->w.embed.table.p % 64, 0);
+    assert_int_equal((uintptr_t)p->w.embed.target.table.p % 64, 0);
     check_weights(p, &f.p->w);
     parameters_free(p);
     files_close(&f);

@@ -27,6 +27,8 @@ static const struct variant variants[] = {
     {"pre", "norm=pre"},
     {"pre_gelu", "norm=pre activation=gelu"},
     {"pre_bias", "norm=pre bias=true"},
+    {"tie_decoder", "tie=decoder"},
+    {"tie_none", "tie=none"},
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 

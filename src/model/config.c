@@ -37,6 +37,12 @@ static const char *const POSITION[] = {
     [HEED_POSITION_NONE] = "none",
     NULL,
 };
+static const char *const TIE[] = {
+    [HEED_TIE_ALL] = "all",
+    [HEED_TIE_DECODER] = "decoder",
+    [HEED_TIE_NONE] = "none",
+    NULL,
+};
 
 /* The kinds of heed.h and of ops.h are in one order; ops.h has the identity before them. */
 _Static_assert(sizeof ACTIVATION / sizeof *ACTIVATION - 1 == ACT_KINDS - ACT_RELU,
@@ -82,6 +88,8 @@ static const struct heed_config_field FIELD[] = {
      .option = "position", .help = "encoding of the positions of tokens"},
     {MEMBER(bias), HEED_FIELD_SWITCH, .absent = "false", .option = "bias",
      .help = "biases on the projections of attention"},
+    {MEMBER(tie), HEED_FIELD_KIND, .kinds = TIE, .absent = "all", .option = "tie",
+     .help = "embeddings and output layer that share a matrix; decoder: all but the source's"},
 };
 
 enum { FIELDS = sizeof FIELD / sizeof *FIELD };

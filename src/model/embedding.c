@@ -5,9 +5,18 @@
 
 #include "model/position.h"
 
-void embedding_walk(struct walk *k, struct embedding_weights *w, const struct heed_config *c)
+void embeddings_walk(struct walk *k, struct embeddings *w, const struct heed_config *c)
 {
-    walk_tensor(k, "embed.weight", ROLE_EMBEDDING, &w->table, c->vocab_size, c->d_model);
+    int v = c->vocab_size, d = c->d_model;
+    walk_tensor(k, "embed.weight", ROLE_EMBEDDING, &w->target.table, v, d);
+    if (c->tie == HEED_TIE_ALL)
+        w->source.table = w->target.table;
+    else
+        walk_tensor(k, "encoder.embed.weight", ROLE_EMBEDDING, &w->source.table, v, d);
+    if (c->tie == HEED_TIE_NONE)
+        walk_tensor(k, "output.weight", ROLE_EMBEDDING, &w->output, v, d);
+    else
+        w->output = w->target.table;
 }
 
 void embedding_forward(const struct pass *p, const struct embedding_weights *w, struct mat y,

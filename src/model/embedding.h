@@ -1,17 +1,24 @@
 /*
  * embedding.h - token ids to rows: the learned embeddings, scaled by sqrt(D), plus positions (paper
- * 3.4, 3.5).
+ * 3.4, 3.5). The matrix of the output layer is here, too, because it may be that of the embeddings.
  */
 #ifndef HEED_MODEL_EMBEDDING_H
 #define HEED_MODEL_EMBEDDING_H
 #include "model/pass.h"
 #include "model/walk.h"
 
+/* Of one stack. */
 struct embedding_weights {
-    struct mat table; /* [V,D] shared by source, target and the output layer */
+    struct mat table; /* [V,D] */
 };
 
-void embedding_walk(struct walk *k, struct embedding_weights *w, const struct heed_config *c);
+/* Matrices that are tied are one and the same. */
+struct embeddings {
+    struct embedding_weights source, target;
+    struct mat output; /* [V,D] of the output layer */
+};
+
+void embeddings_walk(struct walk *k, struct embeddings *w, const struct heed_config *c);
 
 /* y = dropout(table[id] * sqrt(D) + position[pos]), for y.rows ids; position is what
  * position_added returns, or 0 */

@@ -5,7 +5,7 @@
  */
 #ifndef HEED_MODEL_HEAD_H
 #define HEED_MODEL_HEAD_H
-#include "model/embedding.h"
+#include "model/pass.h"
 
 struct head_acts {
     struct mat logits; /* [chunk,V] */
@@ -24,13 +24,12 @@ struct chunk {
 };
 /* Computes the logits of the rows of x that follow chunk *c and makes them the new *c, which is {0}
  * at first; false when there are no more rows. */
-bool head_next(const struct pass *p, const struct embedding_weights *w, const struct head_acts *a,
-               struct mat x, struct chunk *c);
+bool head_next(const struct pass *p, struct mat w, const struct head_acts *a, struct mat x,
+               struct chunk *c);
 
 /* The loss of each row and, when dx is present, the gradients, chunk by chunk: dx is written, that
  * of the weights added to g. */
-void head_loss(const struct pass *p, const struct embedding_weights *w,
-               const struct embedding_weights *g, const struct head_acts *a, struct mat dx,
-               struct mat x, const int32_t *target, float label_smoothing);
+void head_loss(const struct pass *p, struct mat w, struct mat g, const struct head_acts *a,
+               struct mat dx, struct mat x, const int32_t *target, float label_smoothing);
 
 #endif

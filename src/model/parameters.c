@@ -22,9 +22,9 @@ const struct precision precision_f64 = {TYPE_F64, TYPE_F64, TYPE_F64, TYPE_F64};
 
 void walk_weights(struct walk *k, struct weights *w, const struct heed_config *c)
 {
-    struct embedding_weights unused;
+    struct embeddings unused = {0};
     struct norm_weights no_norm;
-    embedding_walk(k, w ? &w->embed : &unused, c);
+    embeddings_walk(k, w ? &w->embed : &unused, c);
     encoder_walk(k, w ? w->encoder : NULL, c);
     decoder_walk(k, w ? w->decoder : NULL, c);
     final_norm_walk(k, w ? &w->encoder_norm : &no_norm, c, "encoder.");

@@ -13,7 +13,7 @@
 #include "model/encoder.h"
 
 struct weights {
-    struct embedding_weights embed;
+    struct embeddings embed;
     struct encoder_weights encoder[LAYERS_MAX];
     struct decoder_weights decoder[LAYERS_MAX];
     struct norm_weights encoder_norm, decoder_norm; /* see final_norm */

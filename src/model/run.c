@@ -181,7 +181,7 @@ static void encode(struct run *r, const struct pass *p)
     struct activations *a = &r->a;
     struct seqs view = source_view(b);
     activations_bind_source(a, p->config, b->rows_src);
-    embedding_forward(p, &w->embed, a->embed_src, b->src, b->src_pos, SITE_EMBED_SRC);
+    embedding_forward(p, &w->embed.source, a->embed_src, b->src, b->src_pos, SITE_EMBED_SRC);
     struct mat x = encoder_forward(p, w->encoder, a->encoder, a->embed_src, &view);
     a->memory = final_norm(p, &w->encoder_norm, &a->encoder_norm, x);
     /* Nobody reads any more what the first layer of the encoder has projected, unless it is kept,
@@ -199,7 +199,7 @@ static struct mat forward(struct run *r, const struct pass *p)
     struct decoder_view view = target_view(b);
     encode(r, p);
     activations_bind_target(a, p->config, b->rows_tgt);
-    embedding_forward(p, &w->embed, a->embed_tgt, b->tgt_in, b->tgt_pos, SITE_EMBED_TGT);
+    embedding_forward(p, &w->embed.target, a->embed_tgt, b->tgt_in, b->tgt_pos, SITE_EMBED_TGT);
     struct mat x = decoder_forward(p, w->decoder, a->decoder, a->embed_tgt, &view);
     return final_norm(p, &w->decoder_norm, &a->decoder_norm, x);
 }
@@ -216,10 +216,10 @@ static void backward(struct run *r, const struct pass *p, struct mat dy)
         final_norm_backward(p, &w->decoder_norm, &g->decoder_norm, &a->decoder_norm, dy);
     dx = decoder_backward(p, w->decoder, g->decoder, a->decoder, a->dmemory, dx, a->embed_tgt,
                           a->memory, &target);
-    embedding_backward(p, &g->embed, b->tgt_in, dx, SITE_EMBED_TGT);
+    embedding_backward(p, &g->embed.target, b->tgt_in, dx, SITE_EMBED_TGT);
     dx = final_norm_backward(p, &w->encoder_norm, &g->encoder_norm, &a->encoder_norm, a->dmemory);
     dx = encoder_backward(p, w->encoder, g->encoder, a->encoder, dx, a->embed_src, &source);
-    embedding_backward(p, &g->embed, b->src, dx, SITE_EMBED_SRC);
+    embedding_backward(p, &g->embed.source, b->src, dx, SITE_EMBED_SRC);
 }
 
 /* ---- loss ---- */
@@ -231,7 +231,7 @@ static void loss_begin(struct run *r, const struct loss_options *o)
     struct pass p = run_pass(r, o->dropout, o->seed);
     struct mat y = forward(r, &p), loss = r->a.head.loss;
     struct mat dy = o->backward ? mat_top(r->a.scratch.d[0], y.rows) : (struct mat){0};
-    head_loss(&p, &r->p->w.embed, &r->g.embed, &r->a.head, dy, y, r->batch.tgt_out,
+    head_loss(&p, r->p->w.embed.output, r->g.embed.output, &r->a.head, dy, y, r->batch.tgt_out,
               o->label_smoothing);
     if (o->backward) backward(r, &p, dy);
     r->be->op->download(r->be, r->loss, loss.p, 2 * y.rows * type_size(loss.type));
@@ -279,7 +279,7 @@ enum heed_status run_logits(struct run *r, const struct packed *b, void *logits,
     struct pass p = run_pass(r, false, 0);
     run_upload(r, b);
     struct mat y = forward(r, &p);
-    for (struct chunk c = {0}; head_next(&p, &r->p->w.embed, head, y, &c);)
+    for (struct chunk c = {0}; head_next(&p, r->p->w.embed.output, head, y, &c);)
         r->be->op->download(r->be, (char *)logits + c.row * row_bytes, c.logits.p,
                             c.logits.rows * row_bytes);
     return r->be->op->sync(r->be, err);

@@ -31,7 +31,7 @@ BATCHES = [[(9, 7), (1, 3), (17, 19), (4, 1), (2, 11)], [(6, 16), (13, 2), (3, 9
 # The paper's form, with the keys of config.json. variants.py changes some of them.
 PAPER = SimpleNamespace(
     d_model=32, d_ff=64, heads=4, encoder_layers=2, decoder_layers=2, max_length=24,
-    norm="post", activation="relu", position="sinusoid", bias=False,
+    norm="post", activation="relu", position="sinusoid", bias=False, tie="all",
 )
 
 
@@ -58,7 +58,14 @@ def parameters(c=PAPER):
     def matrix(rows, cols):
         return (2 * torch.rand(rows, cols) - 1) * math.sqrt(6 / (rows + cols))
 
-    p = {"embed.weight": torch.randn(V, c.d_model) * c.d_model**-0.5}
+    def embedding(rows):
+        return torch.randn(rows, c.d_model) * c.d_model**-0.5
+
+    p = {"embed.weight": embedding(V)}
+    if c.tie != "all":
+        p["encoder.embed.weight"] = embedding(V)
+    if c.tie == "none":
+        p["output.weight"] = embedding(V)
     for n in range(c.encoder_layers):
         attention(f"encoder.layers.{n}.self_attn")
         feed_forward(f"encoder.layers.{n}.ff")
@@ -84,8 +91,9 @@ class Model:
     def __init__(self, p, c=PAPER):
         self.p, self.c = p, c
 
-    def embed(self, ids):
-        x = self.p["embed.weight"][ids] * math.sqrt(self.c.d_model)
+    def embed(self, stack, ids):
+        table = self.p.get(f"{stack}.embed.weight", self.p["embed.weight"])
+        x = table[ids] * math.sqrt(self.c.d_model)
         if self.c.position == "sinusoid":
             angle = angles(len(ids), self.c.d_model)
             x = x + torch.stack([angle.sin(), angle.cos()], dim=2).reshape(x.shape)
@@ -131,19 +139,20 @@ class Model:
         )
 
     def encode(self, src):
-        x = self.embed(src)
+        x = self.embed("encoder", src)
         for n in range(self.c.encoder_layers):
             x = self.attention(f"encoder.layers.{n}.self_attn", x, None, False)
             x = self.feed_forward(f"encoder.layers.{n}.ff", x)
         return self.final("encoder", x)
 
     def logits(self, src, tgt_in):
-        memory, x = self.encode(src), self.embed(tgt_in)
+        memory, x = self.encode(src), self.embed("decoder", tgt_in)
         for n in range(self.c.decoder_layers):
             x = self.attention(f"decoder.layers.{n}.self_attn", x, None, True)
             x = self.attention(f"decoder.layers.{n}.cross_attn", x, memory, False)
             x = self.feed_forward(f"decoder.layers.{n}.ff", x)
-        return F.linear(self.final("decoder", x), self.p["embed.weight"])
+        output = self.p.get("output.weight", self.p["embed.weight"])
+        return F.linear(self.final("decoder", x), output)
 
 
 def logits_of(p, src, tgt_in):

@@ -23,6 +23,8 @@ VARIANTS = {
     "pre": dict(norm="pre"),
     "pre_gelu": dict(norm="pre", activation="gelu"),
     "pre_bias": dict(norm="pre", bias=True),
+    "tie_decoder": dict(tie="decoder"),
+    "tie_none": dict(tie="none"),
 }
 
 
