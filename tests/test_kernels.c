@@ -334,6 +334,27 @@ static void silu_case(const struct setting *s)
     }
 }
 
+static void gate_case(const struct setting *s)
+{
+    int n = s->n;
+    void *left = row_random(n, s->t, 1), *right = row_random(n, s->t, 2), *h = row_new(n, s->t);
+    void *dh = row_random(n, s->t, 3), *dleft = row_new(n, s->t), *dright = row_new(n, s->t);
+    s->k->gate(h, left, right, n, s->t, s->d);
+    s->k->gate_bwd(dleft, dright, dh, left, right, n, s->t, s->d);
+    for (int c = 0; c < n; c++) {
+        double a = get(left, c, s->t), b = get(right, c, s->t);
+        double mask = drop_factor(s->d, (uint32_t)c), g = get(dh, c, s->t) * mask;
+        check(get(h, c, s->t), value(ACT_SILU, a) * b * mask, 4, s->t);
+        check(get(dleft, c, s->t), g * b * derivative(ACT_SILU, a), 4, s->t);
+        check(get(dright, c, s->t), g * value(ACT_SILU, a), 4, s->t);
+    }
+    set(n > 1 ? left : right, 0, NAN, s->t);
+    s->k->gate(h, left, right, n, s->t, s->d);
+    assert_true(isnan(get(h, 0, s->t)));
+    void *rows[] = {left, right, h, dh, dleft, dright};
+    for (int i = 0; i < 6; i++) free(rows[i]);
+}
+
 static void activations_case(const struct setting *s)
 {
     for (int f = 0; f < ACT_KINDS; f++) activation_case(s, (enum activation_kind)f);
@@ -510,6 +531,7 @@ static void test_activations(void **state)
 {
     (void)state;
     for_each_setting(activations_case);
+    for_each_setting(gate_case);
     for_each_table(far_case, (struct setting){0});
     for_each_table(silu_case, (struct setting){0});
 }

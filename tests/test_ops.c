@@ -120,6 +120,32 @@ static void call_bias_bwd(struct backend *be, const struct trial *t, const struc
     be->op->bias_bwd(be, m[0], m[1]);
 }
 
+static void plan_gate(struct trial *t)
+{
+    act(t, OUT, "h", t->rows, t->cols, t->act);
+    slot_add(t, IN, "z", t->rows, 2 * t->cols, t->act, true, -4, 4);
+}
+static void call_gate(struct backend *be, const struct trial *t, const struct mat *m,
+                      const int32_t *ints)
+{
+    (void)ints;
+    be->op->gate(be, m[0], m[1], t->drop);
+}
+
+static void plan_gate_bwd(struct trial *t)
+{
+    act(t, OUT, "dz", t->rows, 2 * t->cols, t->act);
+    t->flags &BIAS ? par(t, ADD, "db", 1, 2 * t->cols, TYPE_F32), sums_rows(t, 0) : absent(t);
+    act(t, IN, "dh", t->rows, t->cols, t->act);
+    slot_add(t, IN, "z", t->rows, 2 * t->cols, t->act, true, -4, 4);
+}
+static void call_gate_bwd(struct backend *be, const struct trial *t, const struct mat *m,
+                          const int32_t *ints)
+{
+    (void)ints;
+    be->op->gate_bwd(be, m[0], m[1], m[2], m[3], t->drop);
+}
+
 /* ---- attention: cols is the width of a head, out the number of heads ---- */
 
 /* Where q, k and klen are in the ints. */
@@ -449,6 +475,7 @@ static const struct op_case cases[] = {
     {"embed", plan_embed, call_embed, grid, large_grid, .flags = DROP | VIEW | PLACED},
     {"linear", plan_linear, call_linear, products, large_products,
      .flags = DROP | VIEW | ACTIVE | BIAS | KEEP},
+    {"gate", plan_gate, call_gate, grid, large_grid, .flags = DROP | VIEW},
     {"attend", plan_attend, call_attend, attentions, large_attentions,
      .flags = DROP | VIEW | CAUSAL | CROSS},
     {"add_norm", plan_add_norm, call_add_norm, grid, large_grid,
@@ -459,6 +486,7 @@ static const struct op_case cases[] = {
     {"linear_bwd", plan_linear_bwd, call_linear_bwd, products, large_products,
      .flags = VIEW | BETA | NODX}, /* where nothing else is done to dx */
     {"bias_bwd", plan_bias_bwd, call_bias_bwd, grid, large_grid, .flags = VIEW},
+    {"gate_bwd", plan_gate_bwd, call_gate_bwd, grid, large_grid, .flags = DROP | VIEW | BIAS},
     {"attend_bwd", plan_attend_bwd, call_attend_bwd, attentions, large_attentions,
      .flags = DROP | VIEW | CAUSAL | CROSS, .prepare = prepare_attend_bwd},
     {"add_norm_bwd", plan_add_norm_bwd, call_add_norm_bwd, grid, large_grid,

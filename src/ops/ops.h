@@ -104,7 +104,7 @@ struct drop {
     uint32_t site; /* which dropout of the model */
 };
 
-/* The identity, then the kinds of enum heed_activation in its order. */
+/* The identity and what linear can do to a product. */
 enum activation_kind { ACT_NONE, ACT_RELU, ACT_GELU, ACT_SILU, ACT_KINDS };
 
 /* Whether backward needs the input z of the activation. For ReLU its output after dropout is
@@ -176,6 +176,7 @@ enum use { USED_WHOLE, USED_IN_PART };
  * - the ops of backward and of the optimizer, which only training uses;
  * - bias_bwd, for biases whose gradient no other op of backward sums;
  * - add and norm, and their backward, for models whose norm comes before the sub-layer;
+ * - gate and gate_bwd, for a gated feed-forward;
  * - note, graph capture and measuring.
  * A backend that lacks an activation says so in `activations`. When a model is opened,
  * model/needs.c compares what its configuration needs with this table and answers with a sentence
@@ -215,6 +216,9 @@ struct ops {
     /* z = x wT + b, y = drop(f(z))   y [N,out], x [N,in], w [out,in], b [1,out] or absent */
     void (*linear)(struct backend *be, struct mat y, struct mat x, struct mat w, struct mat b,
                    struct activation f);
+    /* h = drop(silu(left) * right), where left and right are the halves of the columns of z
+     * h [N,F], z [N,2F] */
+    void (*gate)(struct backend *be, struct mat h, struct mat z, struct drop d);
     void (*attend)(struct backend *be, const struct attention *a);
     /* y = norm(x + drop(r)) * g + b; xhat [N,D] and rstd [N,1] are kept for backward and may be
      * absent together. y may be x. */
@@ -242,6 +246,10 @@ struct ops {
      * else sums dy. (linear_bwd's db is the bias of the linear before, add_norm_bwd's drb that of
      * the linear that made r.) */
     void (*bias_bwd)(struct backend *be, struct mat db, struct mat dy);
+    /* dz: the gradient of gate's z; db (absent: not computed) += column sums of dz as stored, the
+     * gradient of the bias of the linear that computed z   dz, z [N,2F], dh [N,F], db [1,2F] */
+    void (*gate_bwd)(struct backend *be, struct mat dz, struct mat db, struct mat dh, struct mat z,
+                     struct drop d);
     /* Writes dq, dk and dv in the rows of a's sentences; reads a's q, k, v, o and lse. */
     void (*attend_bwd)(struct backend *be, const struct attention *a, struct mat dq, struct mat dk,
                        struct mat dv, struct mat dout);

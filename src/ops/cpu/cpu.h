@@ -65,6 +65,9 @@ void cpu_linear(struct backend *be, struct mat y, struct mat x, struct mat w, st
 void cpu_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat db, struct mat dw,
                     struct mat dy, struct mat x, struct mat w, struct activation f);
 void cpu_bias_bwd(struct backend *be, struct mat db, struct mat dy);
+void cpu_gate(struct backend *be, struct mat h, struct mat z, struct drop d);
+void cpu_gate_bwd(struct backend *be, struct mat dz, struct mat db, struct mat dh, struct mat z,
+                  struct drop d);
 /* attention.c */
 void cpu_attend(struct backend *be, const struct attention *a);
 void cpu_attend_bwd(struct backend *be, const struct attention *a, struct mat dq, struct mat dk,

@@ -429,6 +429,58 @@ static void activate_bwd(void *dy, const void *y, const void *z, int n, enum typ
         activate_bwd_typed(dy, y, z, n, TYPE_F32, f, d);
 }
 
+/* ---- gate ---- */
+
+INLINE void gate_at(void *h, const void *left, const void *right, int i, int k, enum type t,
+                    struct drop_row d)
+{
+    vf x = activation_value(ACT_SILU, vf_load_part(left, i, k, 0, t));
+    vf_store_part(h, i, k, masked(x * vf_load_part(right, i, k, 0, t), d, i), t);
+}
+
+INLINE void gate_body(void *h, const void *left, const void *right, int n, enum type t,
+                      struct drop_row d)
+{
+    int i = 0;
+    for (; i + W <= n; i += W) gate_at(h, left, right, i, W, t, d);
+    if (i < n) gate_at(h, left, right, i, n - i, t, d);
+}
+
+static void gate(void *h, const void *left, const void *right, int n, enum type t,
+                 struct drop_row d)
+{
+    if (t == TYPE_BF16)
+        gate_body(h, left, right, n, TYPE_BF16, d);
+    else
+        gate_body(h, left, right, n, TYPE_F32, d);
+}
+
+INLINE void gate_bwd_at(void *dleft, void *dright, const void *dh, const void *left,
+                        const void *right, int i, int k, enum type t, struct drop_row d)
+{
+    vf g = masked(vf_load_part(dh, i, k, 0, t), d, i), z = vf_load_part(left, i, k, 0, t);
+    vf slope = activation_derivative(ACT_SILU, z) * vf_load_part(right, i, k, 0, t);
+    vf_store_part(dleft, i, k, g * slope, t);
+    vf_store_part(dright, i, k, g * activation_value(ACT_SILU, z), t);
+}
+
+INLINE void gate_bwd_body(void *dleft, void *dright, const void *dh, const void *left,
+                          const void *right, int n, enum type t, struct drop_row d)
+{
+    int i = 0;
+    for (; i + W <= n; i += W) gate_bwd_at(dleft, dright, dh, left, right, i, W, t, d);
+    if (i < n) gate_bwd_at(dleft, dright, dh, left, right, i, n - i, t, d);
+}
+
+static void gate_bwd(void *dleft, void *dright, const void *dh, const void *left, const void *right,
+                     int n, enum type t, struct drop_row d)
+{
+    if (t == TYPE_BF16)
+        gate_bwd_body(dleft, dright, dh, left, right, n, TYPE_BF16, d);
+    else
+        gate_bwd_body(dleft, dright, dh, left, right, n, TYPE_F32, d);
+}
+
 /* ---- rows of logits ---- */
 
 /* Returns the largest logit, not counting NaNs; *sum: the sum of all. */
@@ -644,6 +696,8 @@ const struct kernels TABLE(ISA) = {
     .norm_bwd_columns = norm_bwd_columns,
     .activate = activate,
     .activate_bwd = activate_bwd,
+    .gate = gate,
+    .gate_bwd = gate_bwd,
     .add_columns = add_columns,
     .xent = xent,
     .sum_squares = sum_squares,

@@ -42,6 +42,12 @@ struct kernels {
      * it is 0 wherever f'(z) or the mask is. With ACT_NONE both may be NULL. */
     void (*activate_bwd)(void *dy, const void *y, const void *z, int n, enum type t,
                          enum activation_kind f, struct drop_row d);
+    /* h = silu(left) * right * mask */
+    void (*gate)(void *h, const void *left, const void *right, int n, enum type t,
+                 struct drop_row d);
+    /* The gradients of left and right from that of h. */
+    void (*gate_bwd)(void *dleft, void *dright, const void *dh, const void *left, const void *right,
+                     int n, enum type t, struct drop_row d);
     /* db[c] += sum over rows of dy: a strip of n columns, in row order */
     void (*add_columns)(float *db, const void *dy, int ld, int rows, int n, enum type t);
     /* xent of ops.h for one row; loss[2] */

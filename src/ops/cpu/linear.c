@@ -1,5 +1,5 @@
 /*
- * linear.c - the linear layer of the CPU backend, forward and backward: see ops.h.
+ * linear.c - the linear layer of the CPU backend and the gate, forward and backward: see ops.h.
  *
  * Place: called through the op table for every projection, feed-forward and output layer; products
  * by gemm.h, rows by kernels.h.
@@ -101,4 +101,27 @@ void cpu_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat db
     gemm_run(cpu->gemm, &(struct gemm_job){.c = padded(dx), .a = padded(dy), .b = w, .beta = beta});
     if (!identity) activate_bwd(cpu, dx, x, f);
     if (db.p) cpu_bias_bwd(be, db, dx);
+}
+
+/* ---- gate ---- */
+
+void cpu_gate(struct backend *be, struct mat h, struct mat z, struct drop d)
+{
+    struct cpu *cpu = cpu_of(be);
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(z)))
+    for (int r = 0; r < h.rows; r++)
+        cpu->k->gate(mat_at(h, r, 0), mat_at(z, r, 0), mat_at(z, r, h.cols), h.cols, h.type,
+                     drop_row(d, (uint64_t)r));
+}
+
+void cpu_gate_bwd(struct backend *be, struct mat dz, struct mat db, struct mat dh, struct mat z,
+                  struct drop d)
+{
+    struct cpu *cpu = cpu_of(be);
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(z)))
+    for (int r = 0; r < dh.rows; r++)
+        cpu->k->gate_bwd(mat_at(dz, r, 0), mat_at(dz, r, dh.cols), mat_at(dh, r, 0),
+                         mat_at(z, r, 0), mat_at(z, r, dh.cols), dh.cols, dh.type,
+                         drop_row(d, (uint64_t)r));
+    if (db.p) cpu_bias_bwd(be, db, dz);
 }

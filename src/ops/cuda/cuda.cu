@@ -198,6 +198,13 @@ static void op_linear(struct backend *be, struct mat y, struct mat x, struct mat
     end(c);
 }
 
+static void op_gate(struct backend *be, struct mat h, struct mat z, struct drop d)
+{
+    struct gpu *c = begin(be, "gate", mat_bytes(h) + mat_bytes(z));
+    if (h.rows) cuda_gate(c, h, z, d);
+    end(c);
+}
+
 static bool attention_taken(struct gpu *c, const struct attention *a)
 {
     const struct seqs *s = &a->seqs;
@@ -245,6 +252,14 @@ static void op_bias_bwd(struct backend *be, struct mat db, struct mat dy)
 {
     struct gpu *c = begin(be, "bias_bwd", mat_bytes(dy));
     if (dy.rows) cuda_bias_bwd(c, db, dy);
+    end(c);
+}
+
+static void op_gate_bwd(struct backend *be, struct mat dz, struct mat db, struct mat dh,
+                        struct mat z, struct drop d)
+{
+    struct gpu *c = begin(be, "gate_bwd", mat_bytes(dz) + mat_bytes(dh) + mat_bytes(z));
+    if (dh.rows) cuda_gate_bwd(c, dz, db, dh, z, d);
     end(c);
 }
 
@@ -413,11 +428,13 @@ static const struct ops table = {
     .close = op_close,
     .embed = op_embed,
     .linear = op_linear,
+    .gate = op_gate,
     .attend = op_attend,
     .add_norm = op_add_norm,
     .embed_bwd = op_embed_bwd,
     .linear_bwd = op_linear_bwd,
     .bias_bwd = op_bias_bwd,
+    .gate_bwd = op_gate_bwd,
     .attend_bwd = op_attend_bwd,
     .add_norm_bwd = op_add_norm_bwd,
     .xent = op_xent,

@@ -219,6 +219,18 @@ static void ref_linear(struct backend *be, struct mat y, struct mat x, struct ma
         }
 }
 
+static void ref_gate(struct backend *be, struct mat h, struct mat z, struct drop d)
+{
+    (void)be;
+    for (int i = 0; i < h.rows; i++) {
+        struct drop_row mask = drop_row(d, i);
+        for (int c = 0; c < h.cols; c++)
+            set(h, i, c,
+                activation_value(ACT_SILU, get(z, i, c)) * get(z, i, h.cols + c) *
+                    drop_factor(mask, c));
+    }
+}
+
 /* db += column sums of dy: a bias was added to every row. */
 static void add_columns(struct mat db, struct mat dy)
 {
@@ -254,6 +266,22 @@ static void ref_linear_bwd(struct backend *be, struct mat dx, float beta, struct
             for (int i = 0; i < dy.rows; i++) s += get(dy, i, o) * get(x, i, c);
             add(dw, o, c, s);
         }
+}
+
+static void ref_gate_bwd(struct backend *be, struct mat dz, struct mat db, struct mat dh,
+                         struct mat z, struct drop d)
+{
+    (void)be;
+    for (int i = 0; i < dh.rows; i++) {
+        struct drop_row mask = drop_row(d, i);
+        for (int c = 0; c < dh.cols; c++) {
+            double left = get(z, i, c), right = get(z, i, dh.cols + c);
+            double g = get(dh, i, c) * drop_factor(mask, c);
+            set(dz, i, c, g * right * activation_derivative(ACT_SILU, left));
+            set(dz, i, dh.cols + c, g * activation_value(ACT_SILU, left));
+        }
+    }
+    add_columns(db, dz);
 }
 
 static void ref_bias_bwd(struct backend *be, struct mat db, struct mat dy)
@@ -473,6 +501,7 @@ static const struct ops ref_ops = {
     .close = ref_close,
     .embed = ref_embed,
     .linear = ref_linear,
+    .gate = ref_gate,
     .attend = ref_attend,
     .add_norm = ref_add_norm,
     .add = ref_add,
@@ -480,6 +509,7 @@ static const struct ops ref_ops = {
     .embed_bwd = ref_embed_bwd,
     .linear_bwd = ref_linear_bwd,
     .bias_bwd = ref_bias_bwd,
+    .gate_bwd = ref_gate_bwd,
     .attend_bwd = ref_attend_bwd,
     .add_norm_bwd = ref_add_norm_bwd,
     .add_bwd = ref_add_bwd,
