@@ -33,14 +33,15 @@ struct work {
 /* Multiply-adds times two of the matrix products of forward and backward. */
 static double batch_flops(const struct heed_config *c, const struct packed *b)
 {
-    double d = c->d_model, f = c->d_ff, src = b->rows_src, tgt = b->rows_tgt, enc = 0, dec = 0;
+    double d = c->d_model, src = b->rows_src, tgt = b->rows_tgt, enc = 0, dec = 0;
+    double ff = d * (feed_forward_outputs(c) + feed_forward_width(c));
     for (int i = 0; i < b->n; i++) {
         double s = b->src_len[i], t = b->tgt_len[i];
         enc += 2 * s * s * d;
         dec += t * t * d + 2 * t * s * d;
     }
-    enc = c->encoder_layers * ((4 * d * d + 2 * d * f) * src + enc);
-    dec = c->decoder_layers * ((6 * d * d + 2 * d * f) * tgt + 2 * d * d * src + dec);
+    enc = c->encoder_layers * ((4 * d * d + ff) * src + enc);
+    dec = c->decoder_layers * ((6 * d * d + ff) * tgt + 2 * d * d * src + dec);
     return 6 * (enc + dec + d * c->vocab_size * tgt);
 }
 

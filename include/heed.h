@@ -131,9 +131,10 @@ enum heed_norm {
     HEED_NORM_PRE /* "pre": x + sublayer(norm(x)), and a norm after the last layer of each stack */
 };
 enum heed_activation {
-    HEED_ACTIVATION_RELU, /* "relu": max(0, z) */
-    HEED_ACTIVATION_GELU, /* "gelu": z times the normal distribution function of z */
-    HEED_ACTIVATION_SILU  /* "silu": z times the logistic function of z */
+    HEED_ACTIVATION_RELU,  /* "relu": max(0, z) */
+    HEED_ACTIVATION_GELU,  /* "gelu": z times the normal distribution function of z */
+    HEED_ACTIVATION_SILU,  /* "silu": z times the logistic function of z */
+    HEED_ACTIVATION_SWIGLU /* "swiglu": silu(z) times a second product, two thirds of d_ff wide */
 };
 enum heed_position {
     HEED_POSITION_SINUSOID, /* "sinusoid": sines and cosines are added, paper 3.5 */

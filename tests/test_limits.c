@@ -116,6 +116,10 @@ static void test_shapes(void **state)
     o = options(o.out);
     o.batch_tokens = 1 << 24, o.config.d_model = 1024, o.config.heads = 8;
     refuses(&o, "tokens at once");
+    o = options(o.out);
+    o.batch_tokens = 40000, o.config.d_ff = 49152; /* a gate is wider than d_ff */
+    o.config.activation = HEED_ACTIVATION_SWIGLU;
+    refuses(&o, "tokens at once with 65536 numbers each");
 }
 
 static void test_null(void **state)

@@ -65,7 +65,7 @@ static void test_training(void **state)
     l.be->op->close(l.be);
 }
 
-/* An op that only one kind of norm needs, and only in training. */
+/* Ops that only one kind needs, and only in training. */
 static void test_kinds(void **state)
 {
     (void)state;
@@ -79,6 +79,18 @@ static void test_kinds(void **state)
     assert_int_equal(needs_check(&l.op, &c, true, &err), HEED_EUNSUPPORTED);
     assert_string_equal(err.text, "device 'toy' lacks the op norm_bwd, which the model needs for "
                                   "its norm 'pre'");
+    c = toy_config;
+    l.op.gate_bwd = NULL;
+    assert_int_equal(needs_check(&l.op, &c, true, &err), HEED_OK);
+    c.activation = HEED_ACTIVATION_SWIGLU;
+    assert_int_equal(needs_check(&l.op, &c, false, &err), HEED_OK);
+    assert_int_equal(needs_check(&l.op, &c, true, &err), HEED_EUNSUPPORTED);
+    assert_string_equal(err.text, "device 'toy' lacks the op gate_bwd, which the model needs for "
+                                  "its activation 'swiglu'");
+    l.op.gate = NULL;
+    assert_int_equal(needs_check(&l.op, &c, false, &err), HEED_EUNSUPPORTED);
+    assert_string_equal(err.text, "device 'toy' lacks the op gate, which the model needs for its "
+                                  "activation 'swiglu'");
     l.be->op->close(l.be);
 }
 

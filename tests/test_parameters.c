@@ -118,8 +118,38 @@ static void test_seed(void **state)
     free(one), free(again), free(other);
 }
 
+/* A gated feed-forward has as many parameters as one of width d_ff, nearly: its width is a multiple
+ * of 16. */
+static void test_gated(void **state)
+{
+    (void)state;
+    static const int width[][2] = {{1, 16},    {23, 16},    {36, 32},     {96, 64},
+                                   {256, 176}, {1024, 688}, {2048, 1360}, {4096, 2736}};
+    for (size_t i = 0; i < sizeof width / sizeof *width; i++) {
+        struct heed_config c = config;
+        struct parameter list[TENSORS];
+        c.d_ff = width[i][0];
+        double dense = (double)parameters_count(&c);
+        c.activation = HEED_ACTIVATION_SWIGLU;
+        int tensors = parameters_list(&c, list, TENSORS), f = width[i][1], found = 0;
+        for (int k = 0; k < tensors; k++) {
+            const struct parameter *p = &list[k];
+            int rows = named(p, "fc1.weight") ? 2 * f : named(p, "fc2.weight") ? D : 0;
+            int cols = named(p, "fc1.weight")   ? D
+                       : named(p, "fc2.weight") ? f
+                       : named(p, "fc1.bias")   ? 2 * f
+                                                : 0;
+            if (rows) assert_int_equal(p->rows, rows);
+            if (cols) assert_int_equal(p->cols, cols), found++;
+        }
+        assert_int_equal(found, 3 * (config.encoder_layers + config.decoder_layers));
+        if (c.d_ff >= 96) assert_true(fabs(parameters_count(&c) / dense - 1) < 0.03);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_spread), cmocka_unit_test(test_seed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_spread), cmocka_unit_test(test_seed),
+                                       cmocka_unit_test(test_gated)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

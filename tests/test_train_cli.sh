@@ -67,6 +67,7 @@ accepts $train $text --steps 4 --out "$dir/paper"
 forms=(
     "--activation gelu"
     "--activation silu"
+    "--activation swiglu"
     "--norm pre"
     "--norm pre --bias"
     --bias

@@ -22,6 +22,7 @@ static const struct variant variants[] = {
     {"paper", ""},
     {"gelu", "activation=gelu"},
     {"silu", "activation=silu"},
+    {"swiglu", "activation=swiglu"},
     {"no_position", "position=none"},
     {"bias", "bias=true"},
     {"pre", "norm=pre"},
@@ -29,6 +30,7 @@ static const struct variant variants[] = {
     {"pre_bias", "norm=pre bias=true"},
     {"tie_decoder", "tie=decoder"},
     {"tie_none", "tie=none"},
+    {"pre_swiglu", "norm=pre activation=swiglu"},
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 

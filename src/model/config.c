@@ -30,6 +30,7 @@ static const char *const ACTIVATION[] = {
     [HEED_ACTIVATION_RELU] = "relu",
     [HEED_ACTIVATION_GELU] = "gelu",
     [HEED_ACTIVATION_SILU] = "silu",
+    [HEED_ACTIVATION_SWIGLU] = "swiglu",
     NULL,
 };
 static const char *const POSITION[] = {
@@ -44,13 +45,20 @@ static const char *const TIE[] = {
     NULL,
 };
 
-/* The kinds of heed.h and of ops.h are in one order; ops.h has the identity before them. */
-_Static_assert(sizeof ACTIVATION / sizeof *ACTIVATION - 1 == ACT_KINDS - ACT_RELU,
-               "every activation has a name and an op");
+/* What linear does for each kind. swiglu is not an activation of linear but the op gate. */
+static const enum activation_kind LINEAR_ACTIVATION[] = {
+    [HEED_ACTIVATION_RELU] = ACT_RELU,
+    [HEED_ACTIVATION_GELU] = ACT_GELU,
+    [HEED_ACTIVATION_SILU] = ACT_SILU,
+    [HEED_ACTIVATION_SWIGLU] = ACT_NONE,
+};
+_Static_assert(sizeof ACTIVATION / sizeof *ACTIVATION - 1 ==
+                   sizeof LINEAR_ACTIVATION / sizeof *LINEAR_ACTIVATION,
+               "every kind has a name and what linear does for it");
 
 enum activation_kind config_activation(const struct heed_config *c)
 {
-    return (enum activation_kind)(ACT_RELU + (int)c->activation);
+    return LINEAR_ACTIVATION[c->activation];
 }
 
 const char *config_activation_name(const struct heed_config *c)
@@ -83,7 +91,7 @@ static const struct heed_config_field FIELD[] = {
     {MEMBER(norm), HEED_FIELD_KIND, .kinds = NORM, .absent = "post", .option = "norm",
      .help = "layer norm; post: after the residual addition; pre: before the sub-layer"},
     {MEMBER(activation), HEED_FIELD_KIND, .kinds = ACTIVATION, .absent = "relu",
-     .option = "activation", .help = "activation function of the feed-forward"},
+     .option = "activation", .help = "activation function of the feed-forward; swiglu: gated"},
     {MEMBER(position), HEED_FIELD_KIND, .kinds = POSITION, .absent = "sinusoid",
      .option = "position", .help = "encoding of the positions of tokens"},
     {MEMBER(bias), HEED_FIELD_SWITCH, .absent = "false", .option = "bias",

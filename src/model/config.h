@@ -23,9 +23,10 @@ char *config_format(const struct heed_config *c);
 enum heed_status config_parse(struct heed_config *c, const char *json, size_t len, const char *path,
                               struct heed_error *err);
 enum heed_status config_load(struct heed_config *c, const char *path, struct heed_error *err);
-/* The op of the feed-forward's activation. */
+/* What the first linear of the feed-forward does to its product; the identity where a gate
+ * follows it (feed_forward_gated). */
 enum activation_kind config_activation(const struct heed_config *c);
-/* Its name in config.json. */
+/* The name of the feed-forward's activation in config.json. */
 const char *config_activation_name(const struct heed_config *c);
 /* HEED_EFORMAT naming the first field in which found differs from expected. */
 enum heed_status config_same(const struct heed_config *found, const struct heed_config *expected,

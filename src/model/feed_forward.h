@@ -6,17 +6,26 @@
 #include "model/norm.h"
 
 struct feed_forward_weights {
-    struct mat w1, b1; /* [F,D], [1,F] */
+    struct mat w1, b1; /* [F,D], [1,F]; gated: [2F,D], [1,2F], the gate before the up projection */
     struct mat w2, b2; /* [D,F], [1,D] */
     struct norm_weights norm;
 };
 
 struct feed_forward_acts {
-    struct mat z; /* [N,F] input of the activation; absent where backward does not need it */
-    struct mat h; /* [N,F] its output, after dropout */
+    struct mat z; /* [N,F] input of the activation; absent where backward does not need it; gated:
+                   * [N,2F] input of the gate */
+    struct mat h; /* [N,F] output of either, after dropout */
     struct norm_acts norm;
     struct mat y; /* [N,D] output of the sub-layer; see norm_output_layout */
 };
+
+/* Whether a gate follows the first linear, instead of an activation. */
+bool feed_forward_gated(const struct heed_config *c);
+/* The inner width F: d_ff, or with a gate two thirds of it in whole panels of packed weights, so
+ * that its three matrices have about as many parameters as two of width d_ff. */
+int feed_forward_width(const struct heed_config *c);
+/* Outputs of the first linear: F, with a gate 2F. */
+int feed_forward_outputs(const struct heed_config *c);
 
 void feed_forward_walk(struct walk *k, struct feed_forward_weights *w, const struct heed_config *c);
 void feed_forward_layout(struct feed_forward_acts *a, struct layout *l, int rows);

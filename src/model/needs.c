@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "model/config.h"
+#include "model/feed_forward.h"
 
 /* The first op of training that the table lacks, or NULL. */
 static const char *missing_for_training(const struct ops *op, const struct heed_config *c)
@@ -27,7 +28,7 @@ static const char *missing_for_training(const struct ops *op, const struct heed_
 static enum heed_status check_kinds(const struct ops *op, const struct heed_config *c, bool train,
                                     struct heed_error *err)
 {
-    bool pre = c->norm == HEED_NORM_PRE;
+    bool pre = c->norm == HEED_NORM_PRE, gated = feed_forward_gated(c);
     const struct {
         const char *name;
         bool present, needed;
@@ -37,6 +38,8 @@ static enum heed_status check_kinds(const struct ops *op, const struct heed_conf
         {"norm", op->norm != NULL, pre, "norm 'pre'"},
         {"add_bwd", op->add_bwd != NULL, pre && train, "norm 'pre'"},
         {"norm_bwd", op->norm_bwd != NULL, pre && train, "norm 'pre'"},
+        {"gate", op->gate != NULL, gated, "activation 'swiglu'"},
+        {"gate_bwd", op->gate_bwd != NULL, gated && train, "activation 'swiglu'"},
     };
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
         if (ops[i].needed && !ops[i].present)

@@ -45,7 +45,7 @@ void parameters_free(struct parameters *p);
 /* Whether matrices of this shape can be packed: q, k and v are then whole panels. */
 static inline bool parameters_fit_panels(const struct heed_config *c)
 {
-    return c->d_model % PACK_ROWS == 0 && c->d_ff % PACK_ROWS == 0;
+    return c->d_model % PACK_ROWS == 0 && feed_forward_width(c) % PACK_ROWS == 0;
 }
 
 /* Parameters for translation alone: matrices of a packed type, biases and norms in f32. The

@@ -15,6 +15,7 @@ struct scratch {
     struct mat dout;      /* [N,D] gradient of the output of attention, before its projection */
     struct mat dqkv, dkv; /* [N,3D], [S,2D] gradients of queries, keys and values */
     struct mat dh;        /* [N,F] gradient inside the feed-forward */
+    struct mat dz;        /* [N,2F] ... and before its gate, where it has one */
 };
 
 /* Attention weights that one cross-attention writes out, for alignments and pictures. */

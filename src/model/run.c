@@ -67,7 +67,7 @@ static enum heed_status check_rows(const struct run_options *o, const struct bac
                                    const struct heed_config *c, struct heed_error *err)
 {
     size_t rows = (size_t)int_max(o->rows_src, o->rows_tgt) + ROW_PAD;
-    size_t wide = (size_t)int_max(3 * c->d_model, c->d_ff);
+    size_t wide = (size_t)int_max(3 * c->d_model, feed_forward_outputs(c));
     size_t chunk = (size_t)head_chunk(be->op, c), head = chunk < rows ? chunk : rows;
     if (rows <= INT32_MAX / wide && head <= INT32_MAX / (size_t)c->vocab_size) return HEED_OK;
     bool vocab = rows <= INT32_MAX / wide;

@@ -46,7 +46,11 @@ def parameters(c=PAPER):
         norm(prefix)
 
     def feed_forward(prefix):
-        for name, rows, cols in [("fc1", c.d_ff, c.d_model), ("fc2", c.d_model, c.d_ff)]:
+        outputs = width = c.d_ff
+        if c.activation == "swiglu":  # two thirds as wide, in multiples of 16; gate, then up
+            width = max(16, round(2 * c.d_ff / 3 / 16) * 16)
+            outputs = 2 * width
+        for name, rows, cols in [("fc1", outputs, c.d_model), ("fc2", c.d_model, width)]:
             p[f"{prefix}.{name}.weight"] = matrix(rows, cols)
             p[f"{prefix}.{name}.bias"] = 0.1 * torch.randn(rows)
         norm(prefix)
@@ -133,7 +137,11 @@ class Model:
         return self.sublayer(prefix, x, attend)
 
     def feed_forward(self, prefix, x):
-        f = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}[self.c.activation]
+        def swiglu(z):
+            gate, up = z.chunk(2, dim=1)
+            return F.silu(gate) * up
+
+        f = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu, "swiglu": swiglu}[self.c.activation]
         return self.sublayer(
             prefix, x, lambda x: self.linear(f"{prefix}.fc2", f(self.linear(f"{prefix}.fc1", x)))
         )

@@ -18,6 +18,7 @@ BATCH = [(9, 7), (1, 3), (17, 19), (4, 1)]
 VARIANTS = {
     "gelu": dict(activation="gelu"),
     "silu": dict(activation="silu"),
+    "swiglu": dict(activation="swiglu"),
     "no_position": dict(position="none"),
     "bias": dict(bias=True),
     "pre": dict(norm="pre"),
@@ -25,6 +26,7 @@ VARIANTS = {
     "pre_bias": dict(norm="pre", bias=True),
     "tie_decoder": dict(tie="decoder"),
     "tie_none": dict(tie="none"),
+    "pre_swiglu": dict(norm="pre", activation="swiglu"),
 }
 
 
