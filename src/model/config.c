@@ -97,7 +97,7 @@ static const struct heed_config_field FIELD[] = {
     {MEMBER(bias), HEED_FIELD_SWITCH, .absent = "false", .option = "bias",
      .help = "biases on the projections of attention"},
     {MEMBER(tie), HEED_FIELD_KIND, .kinds = TIE, .absent = "all", .option = "tie",
-     .help = "embeddings and output layer that share a matrix; decoder: all but the source's"},
+     .help = "embeddings that share a matrix; decoder: all but the source's"},
 };
 
 enum { FIELDS = sizeof FIELD / sizeof *FIELD };
