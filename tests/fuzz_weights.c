@@ -165,7 +165,7 @@ static void read_visit(struct walk *k, const char *name, enum role role, struct 
 {
     (void)k, (void)name;
     size_t bytes = role_is_matrix(role) ? fuzz.cpu->op->pack_bytes(slot->type, rows, cols)
-                                        : cols * sizeof(float);
+                                        : (size_t)rows * cols * sizeof(float);
     unsigned sum = 0;
     for (size_t i = 0; i < bytes; i++) sum += ((const unsigned char *)slot->p)[i];
     volatile unsigned keep = sum; /* so that the reads are not optimized away */

@@ -598,7 +598,7 @@ static void run_rows(struct backend *be, struct results *r, enum type t)
                drb = results_mat(r, 1, COLS, TYPE_F32, 11);
     op->embed(be, y, id, pos, e, e, d);
     op->add_norm(be, z, xhat, rstd, y, z, mat_rows(e, 1, 1), mat_rows(e, 2, 1), d);
-    op->embed_bwd(be, e, id, z, d);
+    op->embed_bwd(be, e, id, z, 2, d);
     op->add_norm_bwd(be, y, y, drb, dg, db, z, xhat, rstd, mat_rows(e, 1, 1), d);
     op->topk(be, y, TOP, NULL, 0, score, best);
     for (int i = 0; i < ROWS; i++) pos[i] = ROWS - 1 - i;

@@ -51,7 +51,7 @@ static void plan_embed_bwd(struct trial *t)
 static void call_embed_bwd(struct backend *be, const struct trial *t, const struct mat *m,
                            const int32_t *ints)
 {
-    be->op->embed_bwd(be, m[0], ints, m[1], t->drop);
+    be->op->embed_bwd(be, m[0], ints, m[1], t->flags & PLACED ? 1 : sqrt(m[1].cols), t->drop);
 }
 
 /* ---- linear ---- */
@@ -480,7 +480,7 @@ static const struct op_case cases[] = {
      .flags = DROP | VIEW | CAUSAL | CROSS},
     {"add_norm", plan_add_norm, call_add_norm, grid, large_grid,
      .flags = DROP | VIEW | KEEP | ALIAS},
-    {"embed_bwd", plan_embed_bwd, call_embed_bwd, grid, large_grid, .flags = DROP | VIEW},
+    {"embed_bwd", plan_embed_bwd, call_embed_bwd, grid, large_grid, .flags = DROP | VIEW | PLACED},
     {"linear_bwd", plan_linear_bwd, call_linear_bwd, products, large_products,
      .flags = DROP | VIEW | ACTIVE | BIAS | KEEP, .prepare = prepare_linear_bwd},
     {"linear_bwd", plan_linear_bwd, call_linear_bwd, products, large_products,

@@ -74,6 +74,8 @@ forms=(
     "--position none"
     "--tie decoder"
     "--tie none"
+    "--position learned"
+    "--position learned --tie none"
 )
 for form in "${forms[@]}"; do
     out="$dir/${form//[- ]/}" whole="$dir/whole${form//[- ]/}"

@@ -44,7 +44,7 @@ enum flag {
     SKIP = 8192,    /* adam sees a norm beyond the limit; with CLIP: not a number */
     TIES = 16384,   /* topk on few distinct values */
     WANTED = 32768, /* topk asked for given ids as well */
-    PLACED = 65536  /* embed adds positions */
+    PLACED = 65536  /* embed adds positions, and embed_bwd is given their scale */
 };
 
 enum fate { STAYS, SLACK, RESULT };

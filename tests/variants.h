@@ -31,6 +31,8 @@ static const struct variant variants[] = {
     {"tie_decoder", "tie=decoder"},
     {"tie_none", "tie=none"},
     {"pre_swiglu", "norm=pre activation=swiglu"},
+    {"learned", "position=learned"},
+    {"learned_tie_none", "position=learned tie=none"},
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 

@@ -35,6 +35,7 @@ static const char *const ACTIVATION[] = {
 };
 static const char *const POSITION[] = {
     [HEED_POSITION_SINUSOID] = "sinusoid",
+    [HEED_POSITION_LEARNED] = "learned",
     [HEED_POSITION_NONE] = "none",
     NULL,
 };

@@ -9,7 +9,8 @@
 
 /* Of one stack. */
 struct embedding_weights {
-    struct mat table; /* [V,D] */
+    struct mat table;    /* [V,D] */
+    struct mat position; /* [max_length,D] where positions are learned */
 };
 
 /* Matrices that are tied are one and the same. */
@@ -24,8 +25,8 @@ void embeddings_walk(struct walk *k, struct embeddings *w, const struct heed_con
  * position_added returns, or 0 */
 void embedding_forward(const struct pass *p, const struct embedding_weights *w, struct mat y,
                        const int32_t *id, const int32_t *pos, uint32_t site);
-/* Adds the gradient of the table to g. */
+/* Adds the gradients of the table and of learned positions to g. */
 void embedding_backward(const struct pass *p, const struct embedding_weights *g, const int32_t *id,
-                        struct mat dy, uint32_t site);
+                        const int32_t *pos, struct mat dy, uint32_t site);
 
 #endif

@@ -72,7 +72,8 @@ static void list_visit(struct walk *k, const char *name, enum role role, struct 
     if (k->index >= l->max) return;
     struct parameter *p = &l->list[k->index];
     snprintf(p->name, sizeof p->name, "%s", name);
-    p->dims = role_is_matrix(role) ? 2 : 1;
+    p->matrix = role_is_matrix(role);
+    p->dims = role_is_vector(role) ? 1 : 2;
     p->rows = rows;
     p->cols = cols;
     p->at = k->at;
@@ -132,7 +133,7 @@ static void init_visit(struct walk *k, const char *name, enum role role, struct 
     double bound = sqrt(6.0 / (rows_out(role, rows) + cols)), deviation = 1 / sqrt(cols);
     for (size_t i = 0; i < (size_t)rows * cols; i++) {
         double x = 0;
-        if (role == ROLE_EMBEDDING) x = normal(&state) * deviation;
+        if (role == ROLE_EMBEDDING || role == ROLE_POSITION) x = normal(&state) * deviation;
         if (role == ROLE_MATRIX || role == ROLE_PROJECTION)
             x = (2 * random_unit(&state) - 1) * bound;
         if (role == ROLE_GAIN) x = 1;
@@ -245,7 +246,7 @@ static void packing_visit(struct walk *k, const char *name, enum role role, stru
         b->matrix_bytes += b->be->op->pack_bytes(b->type, rows, cols);
     } else {
         *slot = mat_make(b->vector ? b->vector + b->vectors : NULL, rows, cols, TYPE_F32);
-        b->vectors += (size_t)cols;
+        b->vectors += (size_t)rows * cols;
     }
 }
 

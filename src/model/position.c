@@ -25,7 +25,7 @@ enum heed_status position_open(struct mat *table, struct backend *be, const stru
                                enum type type, struct heed_error *err)
 {
     *table = (struct mat){0};
-    if (c->position == HEED_POSITION_NONE) return HEED_OK;
+    if (c->position != HEED_POSITION_SINUSOID) return HEED_OK;
     size_t bytes = (size_t)c->max_length * c->d_model * type_size(type);
     void *host = malloc(bytes);
     if (!host) return error_memory(err, bytes, "the table of positions");
@@ -38,7 +38,22 @@ enum heed_status position_open(struct mat *table, struct backend *be, const stru
     return status;
 }
 
-struct mat position_added(const struct pass *p)
+void position_walk(struct walk *k, struct mat *learned, const struct heed_config *c,
+                   const char *stack)
 {
-    return p->config->position == HEED_POSITION_SINUSOID ? p->positions : (struct mat){0};
+    if (c->position != HEED_POSITION_LEARNED) return;
+    walk_enter(k, stack, 0);
+    walk_tensor(k, "position.weight", ROLE_POSITION, learned, c->max_length, c->d_model);
+}
+
+struct mat position_added(const struct pass *p, struct mat learned)
+{
+    switch (p->config->position) {
+    case HEED_POSITION_SINUSOID:
+        return p->positions;
+    case HEED_POSITION_LEARNED:
+        return learned;
+    default:
+        return (struct mat){0};
+    }
 }

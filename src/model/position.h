@@ -4,6 +4,7 @@
 #ifndef HEED_MODEL_POSITION_H
 #define HEED_MODEL_POSITION_H
 #include "model/pass.h"
+#include "model/walk.h"
 
 /* Allocates and fills the table of the positions that are not learned; absent where the kind of
  * position has none. sinusoid: [max_length,D] sines and cosines. The caller frees table->p with the
@@ -11,7 +12,12 @@
 enum heed_status position_open(struct mat *table, struct backend *be, const struct heed_config *c,
                                enum type type, struct heed_error *err);
 
-/* The table [max_length,D] whose rows are added to the embeddings; absent: nothing is added. */
-struct mat position_added(const struct pass *p);
+/* learned: the table `STACK.position.weight` of a stack. It starts like an embedding, which is
+ * small beside the tokens, whose embeddings are scaled by sqrt(D): the model learns words first. */
+void position_walk(struct walk *k, struct mat *learned, const struct heed_config *c,
+                   const char *stack);
+/* The table [max_length,D] whose rows are added to the embeddings of a stack, learned or not;
+ * absent: nothing is added. */
+struct mat position_added(const struct pass *p, struct mat learned);
 
 #endif

@@ -216,10 +216,10 @@ static void backward(struct run *r, const struct pass *p, struct mat dy)
         final_norm_backward(p, &w->decoder_norm, &g->decoder_norm, &a->decoder_norm, dy);
     dx = decoder_backward(p, w->decoder, g->decoder, a->decoder, a->dmemory, dx, a->embed_tgt,
                           a->memory, &target);
-    embedding_backward(p, &g->embed.target, b->tgt_in, dx, SITE_EMBED_TGT);
+    embedding_backward(p, &g->embed.target, b->tgt_in, b->tgt_pos, dx, SITE_EMBED_TGT);
     dx = final_norm_backward(p, &w->encoder_norm, &g->encoder_norm, &a->encoder_norm, a->dmemory);
     dx = encoder_backward(p, w->encoder, g->encoder, a->encoder, dx, a->embed_src, &source);
-    embedding_backward(p, &g->embed.source, b->src, dx, SITE_EMBED_SRC);
+    embedding_backward(p, &g->embed.source, b->src, b->src_pos, dx, SITE_EMBED_SRC);
 }
 
 /* ---- loss ---- */

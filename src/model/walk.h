@@ -8,12 +8,18 @@
 #include "ops/ops.h"
 
 /* What a tensor is, which says how it starts. */
-enum role { ROLE_EMBEDDING, ROLE_PROJECTION, ROLE_MATRIX, ROLE_BIAS, ROLE_GAIN };
+enum role { ROLE_EMBEDDING, ROLE_PROJECTION, ROLE_MATRIX, ROLE_POSITION, ROLE_BIAS, ROLE_GAIN };
 
-/* Matrices are what products read; biases and gains are vectors. */
+/* Matrices are what products read; they alone become smaller in bf16 and int8. */
 static inline bool role_is_matrix(enum role role)
 {
     return role <= ROLE_MATRIX;
+}
+
+/* Biases and gains are vectors. */
+static inline bool role_is_vector(enum role role)
+{
+    return role >= ROLE_BIAS;
 }
 
 enum { NAME_MAX_BYTES = 64 };

@@ -232,9 +232,10 @@ struct ops {
 
     /* backward */
 
-    /* de[id] += drop(dy) * sqrt(D) */
+    /* de[id] += drop(dy) * scale. The gradient of embed's e has scale sqrt(D), that of position has
+     * scale 1 and the positions as ids. */
     void (*embed_bwd)(struct backend *be, struct mat de, const int32_t *id, struct mat dy,
-                      struct drop d);
+                      double scale, struct drop d);
     /* dw += dyT x; dx = beta*dx + dy w (dx absent: not computed). f is the activation with which
      * the linear before this one computed x = drop(f(z)). dx is multiplied by the derivative of
      * that too, so it becomes the gradient of that linear's z, and db (absent: not computed) +=

@@ -159,9 +159,10 @@ static enum heed_status fill_matrix(struct reading *r, const char *name, struct 
     return s;
 }
 
-static enum heed_status fill_vector(struct reading *r, const char *name, struct mat v)
+/* A bias, a gain or a table of positions: f32 in every file. */
+static enum heed_status fill_plain(struct reading *r, const char *name, struct mat v, int dims)
 {
-    struct parameter want = {.dims = 1, .rows = 1, .cols = v.cols};
+    struct parameter want = {.dims = dims, .rows = v.rows, .cols = v.cols};
     const struct tensor *t = safetensors_find(r->file, name);
     r->found++;
     enum heed_status s = weights_check(t, &want, TYPE_F32, name, r->path, r->err);
@@ -175,7 +176,8 @@ static void fill_visit(struct walk *k, const char *name, enum role role, struct 
     (void)rows, (void)cols;
     struct reading *r = (struct reading *)k;
     if (r->status) return;
-    r->status = role_is_matrix(role) ? fill_matrix(r, name, *slot) : fill_vector(r, name, *slot);
+    r->status = role_is_matrix(role) ? fill_matrix(r, name, *slot)
+                                     : fill_plain(r, name, *slot, role_is_vector(role) ? 1 : 2);
 }
 
 /* Counts from the start. */
@@ -256,12 +258,13 @@ enum heed_status weights_open_packed(struct parameters **out, struct backend *be
 
 /* ---- writing ---- */
 
-/* A walk that collects the tensors of a file: matrices before vectors, so that each matrix begins
- * at a multiple of 64 bytes as the first does, because panels are a multiple of 64 bytes long. */
+/* A walk that collects the tensors of a file: matrices before the others, so that each matrix
+ * begins at a multiple of 64 bytes as the first does, because panels are a multiple of 64 bytes
+ * long. */
 struct writing {
     struct walk walk;
     const struct parameter *list; /* owns the names */
-    struct tensor *matrix, *vector;
+    struct tensor *matrix, *plain;
 };
 
 static void write_visit(struct walk *k, const char *name, enum role role, struct mat *slot,
@@ -270,6 +273,7 @@ static void write_visit(struct walk *k, const char *name, enum role role, struct
     (void)name;
     struct writing *w = (struct writing *)k;
     const char *stays = w->list[k->index].name;
+    bool vector = role_is_vector(role);
     if (role_is_matrix(role))
         *w->matrix++ = (struct tensor){.name = stays,
                                        .type = TYPE_I8,
@@ -278,12 +282,12 @@ static void write_visit(struct walk *k, const char *name, enum role role, struct
                                        .data = slot->p,
                                        .bytes = panels_bytes(rows, cols)};
     else
-        *w->vector++ = (struct tensor){.name = stays,
-                                       .type = TYPE_F32,
-                                       .dims = 1,
-                                       .shape = {cols},
-                                       .data = slot->p,
-                                       .bytes = cols * sizeof(float)};
+        *w->plain++ = (struct tensor){.name = stays,
+                                      .type = TYPE_F32,
+                                      .dims = vector ? 1 : 2,
+                                      .shape = {vector ? cols : rows, vector ? 0 : cols},
+                                      .data = slot->p,
+                                      .bytes = (size_t)rows * cols * sizeof(float)};
 }
 
 enum heed_status weights_save_packed(struct parameters *p, const char *path, struct heed_error *err)
@@ -296,7 +300,7 @@ enum heed_status weights_save_packed(struct parameters *p, const char *path, str
     enum heed_status s =
         t ? HEED_OK : error_memory(err, (size_t)n * sizeof *t, "the list of tensors");
     if (!s) {
-        for (int i = 0; i < n; i++) matrices += list[i].dims == 2;
+        for (int i = 0; i < n; i++) matrices += list[i].matrix;
         struct writing w = {{.visit = write_visit}, list, t, t + matrices};
         walk_weights(&w.walk, &p->w, &p->config);
         s = safetensors_write(path, t, n, err);

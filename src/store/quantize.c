@@ -9,26 +9,30 @@
 #include "store/directory.h"
 #include "store/weights.h"
 
-/* Writes the tensors of an f32 file with the matrices rounded to bf16; biases and norms stay f32.
- */
-static enum heed_status write_bf16(const char *path, const struct safetensors *file,
-                                   struct heed_error *err)
+/* Writes the tensors of an f32 file, which are those of p, with the matrices rounded to bf16. The
+ * others stay f32. */
+static enum heed_status write_bf16(const char *path, struct parameters *p,
+                                   const struct safetensors *file, struct heed_error *err)
 {
-    size_t n = (size_t)safetensors_count(file), bytes = 1;
-    for (size_t i = 0; i < n; i++) bytes += safetensors_at(file, (int)i)->bytes / 2;
-    struct tensor *t = malloc((n + 1) * sizeof *t);
+    int n;
+    size_t bytes = 1;
+    struct parameter *list = weights_list(p, &n, err);
+    if (!list) return HEED_ENOMEM;
+    for (int i = 0; i < n; i++) bytes += safetensors_find(file, list[i].name)->bytes / 2;
+    struct tensor *t = malloc(((size_t)n + 1) * sizeof *t);
     uint16_t *half = malloc(bytes), *to = half;
     enum heed_status st = t && half ? HEED_OK : error_memory(err, bytes, "smaller weights");
-    for (size_t i = 0; i < n && !st; i++) {
-        t[i] = *safetensors_at(file, (int)i);
-        if (t[i].dims == 1) continue;
+    for (int i = 0; i < n && !st; i++) {
+        t[i] = *safetensors_find(file, list[i].name);
+        if (!list[i].matrix) continue;
         const float *from = t[i].data;
         t[i].type = TYPE_BF16;
         t[i].data = to;
         t[i].bytes /= 2;
         for (size_t k = 0; k < t[i].bytes / 2; k++) *to++ = bf16_from_float(from[k]);
     }
-    if (!st) st = safetensors_write(path, t, (int)n, err);
+    if (!st) st = safetensors_write(path, t, n, err);
+    free(list);
     free(half);
     free(t);
     return st;
@@ -60,7 +64,7 @@ enum heed_status heed_quantize(const char *dir, enum heed_weights weights, const
      * anything is written. */
     if (!st) st = weights_open_packed(&p, be, &config, type, from, err);
     if (!st) st = directory_begin(out, &config, t, err);
-    if (!st) st = int8 ? weights_save_packed(p, to, err) : write_bf16(to, file, err);
+    if (!st) st = int8 ? weights_save_packed(p, to, err) : write_bf16(to, p, file, err);
     parameters_free(p);
     if (be) be->op->close(be);
     safetensors_free(file);

@@ -70,6 +70,9 @@ def parameters(c=PAPER):
         p["encoder.embed.weight"] = embedding(V)
     if c.tie == "none":
         p["output.weight"] = embedding(V)
+    if c.position == "learned":
+        for stack in ["encoder", "decoder"]:
+            p[f"{stack}.position.weight"] = embedding(c.max_length)
     for n in range(c.encoder_layers):
         attention(f"encoder.layers.{n}.self_attn")
         feed_forward(f"encoder.layers.{n}.ff")
@@ -101,6 +104,8 @@ class Model:
         if self.c.position == "sinusoid":
             angle = angles(len(ids), self.c.d_model)
             x = x + torch.stack([angle.sin(), angle.cos()], dim=2).reshape(x.shape)
+        if self.c.position == "learned":
+            x = x + self.p[f"{stack}.position.weight"][: len(ids)]
         return x
 
     def linear(self, name, x):

@@ -27,6 +27,8 @@ VARIANTS = {
     "tie_decoder": dict(tie="decoder"),
     "tie_none": dict(tie="none"),
     "pre_swiglu": dict(norm="pre", activation="swiglu"),
+    "learned": dict(position="learned"),
+    "learned_tie_none": dict(position="learned", tie="none"),
 }
 
 

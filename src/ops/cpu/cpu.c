@@ -138,15 +138,14 @@ static void cpu_embed(struct backend *be, struct mat y, const int32_t *id, const
 /* An id may occur in many rows, so each thread adds up a strip of columns, over the rows in order.
  */
 static void cpu_embed_bwd(struct backend *be, struct mat de, const int32_t *id, struct mat dy,
-                          struct drop d)
+                          double scale, struct drop d)
 {
     struct cpu *cpu = cpu_of(be);
-    float scale = sqrtf((float)dy.cols);
 #pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(dy)))
     for (int c = 0; c < dy.cols; c += CPU_STRIP) {
         int n = int_min(dy.cols - c, CPU_STRIP);
         for (int i = 0; i < dy.rows; i++)
-            cpu->k->embed_bwd(mat_at(de, id[i], c), mat_at(dy, i, c), dy.type, c, n, scale,
+            cpu->k->embed_bwd(mat_at(de, id[i], c), mat_at(dy, i, c), dy.type, c, n, (float)scale,
                               drop_row(d, (uint64_t)i));
     }
 }

@@ -232,10 +232,10 @@ static void op_add_norm(struct backend *be, struct mat y, struct mat xhat, struc
 }
 
 static void op_embed_bwd(struct backend *be, struct mat de, const int32_t *id, struct mat dy,
-                         struct drop d)
+                         double scale, struct drop d)
 {
     struct gpu *c = begin(be, "embed_bwd", mat_bytes(dy));
-    if (dy.rows) cuda_embed_bwd(c, de, id, dy, d);
+    if (dy.rows) cuda_embed_bwd(c, de, id, dy, scale, d);
     end(c);
 }
 

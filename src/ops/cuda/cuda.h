@@ -135,7 +135,8 @@ void cuda_add_norm_bwd(struct gpu *c, struct mat dx, struct mat dr, struct mat d
 /* embed.cu */
 void cuda_embed(struct gpu *c, struct mat y, const int32_t *id, const int32_t *pos, struct mat e,
                 struct mat position, struct drop d);
-void cuda_embed_bwd(struct gpu *c, struct mat de, const int32_t *id, struct mat dy, struct drop d);
+void cuda_embed_bwd(struct gpu *c, struct mat de, const int32_t *id, struct mat dy, double scale,
+                    struct drop d);
 /* loss.cu */
 void cuda_xent(struct gpu *c, struct mat logits, const int32_t *target, float eps, bool grad,
                struct mat loss);

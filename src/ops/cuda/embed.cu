@@ -94,7 +94,7 @@ static __global__ void count_up(int32_t *to, int n)
  * id continues in a neighbouring window, stores it as a partial sum. */
 template <int V>
 static __device__ inline void flush(float (&sum)[V], rows<float> de, struct sorted s, int first,
-                                    int last, int window, int col, int cols, float root)
+                                    int last, int window, int col, int cols, float scale)
 {
     int begin = window * WINDOW, end = min(s.n, begin + WINDOW);
     bool before = first == begin && begin > 0 && s.id[begin - 1] == s.id[begin];
@@ -107,13 +107,13 @@ static __device__ inline void flush(float (&sum)[V], rows<float> de, struct sort
     float *to = de.at(s.id[first], col);
     load(old, to);
 #pragma unroll
-    for (int i = 0; i < V; i++) old[i] += sum[i] * root;
+    for (int i = 0; i < V; i++) old[i] += sum[i] * scale;
     store(to, old);
 }
 
 template <class T, int V>
 static __global__ void sum_windows(rows<float> de, struct sorted s, rows<const T> dy, size_t base,
-                                   int cols, float root, struct drop_site site)
+                                   int cols, float scale, struct drop_site site)
 {
     enum { DEPTH = 4 };
     int window = blockIdx.x * WARPS + threadIdx.y, lane = threadIdx.x;
@@ -131,7 +131,7 @@ static __global__ void sum_windows(rows<float> de, struct sorted s, rows<const T
         for (int k = 0; k < DEPTH; k++) {
             if (at + k >= end) continue;
             if (at + k > first && s.id[at + k] != s.id[first]) {
-                flush(sum, de, s, first, at + k, window, col, cols, root);
+                flush(sum, de, s, first, at + k, window, col, cols, scale);
                 first = at + k;
 #pragma unroll
                 for (int i = 0; i < V; i++) sum[i] = 0;
@@ -141,7 +141,7 @@ static __global__ void sum_windows(rows<float> de, struct sorted s, rows<const T
             for (int i = 0; i < V; i++) sum[i] += x[k][i];
         }
     }
-    flush(sum, de, s, first, end, window, col, cols, root);
+    flush(sum, de, s, first, end, window, col, cols, scale);
 }
 
 /* The end of the run that row `from` is in */
@@ -157,7 +157,7 @@ static __device__ inline int run_end(struct sorted s, int from)
 
 /* Adds up a run that begins in this window and continues after it: the partial sum at the end of
  * this window, then those at the start of the windows up to the last of the run. */
-static __global__ void join_windows(rows<float> de, struct sorted s, int cols, float root)
+static __global__ void join_windows(rows<float> de, struct sorted s, int cols, float scale)
 {
     int window = blockIdx.x, begin = window * WINDOW, end = begin + WINDOW;
     if (end >= s.n || s.id[end] != s.id[end - 1]) return;
@@ -169,32 +169,33 @@ static __global__ void join_windows(rows<float> de, struct sorted s, int cols, f
         float sum = s.partial[((size_t)window * 2 + 1) * cols + col];
 #pragma unroll 8
         for (int w = window + 1; w <= last; w++) sum += s.partial[(size_t)w * 2 * cols + col];
-        *de.at(id, col) += sum * root;
+        *de.at(id, col) += sum * scale;
     }
 }
 
 template <class T, int V>
 static void sum_run(struct gpu *c, struct mat de, struct sorted s, struct mat dy, int base,
-                    struct drop d)
+                    float scale, struct drop d)
 {
     int windows = ceiling(s.n, WINDOW);
-    float root = sqrtf((float)dy.cols);
     rows<float> to = rows_of<float>(de);
     dim3 grid(ceiling(windows, WARPS), ceiling(dy.cols, LANES * V));
     sum_windows<T, V><<<grid, dim3(LANES, WARPS), 0, c->stream>>>(
-        to, s, rows_of<const T>(dy), (size_t)base, dy.cols, root, drop_site(d));
+        to, s, rows_of<const T>(dy), (size_t)base, dy.cols, scale, drop_site(d));
     join_windows<<<windows, min(512, ceiling(dy.cols, LANES) * LANES), 0, c->stream>>>(
-        to, s, dy.cols, root);
+        to, s, dy.cols, scale);
 }
 
 static void sum_any(struct gpu *c, struct mat de, struct sorted s, struct mat dy, int base,
-                    struct drop d)
+                    float scale, struct drop d)
 {
     bool wide = mat_wide(de) && mat_wide(dy);
     if (dy.type == TYPE_BF16)
-        wide ? sum_run<bf16, 8>(c, de, s, dy, base, d) : sum_run<bf16, 1>(c, de, s, dy, base, d);
+        wide ? sum_run<bf16, 8>(c, de, s, dy, base, scale, d)
+             : sum_run<bf16, 1>(c, de, s, dy, base, scale, d);
     else
-        wide ? sum_run<float, 8>(c, de, s, dy, base, d) : sum_run<float, 1>(c, de, s, dy, base, d);
+        wide ? sum_run<float, 8>(c, de, s, dy, base, scale, d)
+             : sum_run<float, 1>(c, de, s, dy, base, scale, d);
 }
 
 /* Takes bytes from the scratch block. */
@@ -213,7 +214,7 @@ static int bits_of(int n)
 }
 
 static void embed_bwd_part(struct gpu *c, struct mat de, const int32_t *id, struct mat dy, int base,
-                           struct drop d)
+                           float scale, struct drop d)
 {
     int n = dy.rows;
     char *at = c->scratch;
@@ -226,10 +227,11 @@ static void embed_bwd_part(struct gpu *c, struct mat de, const int32_t *id, stru
     cuda_check(c, cub::DeviceRadixSort::SortPairs(at, left, id, sorted_id, order, sorted_row, n, 0,
                                                   bits_of(de.rows), c->stream));
     struct sorted s = {sorted_id, sorted_row, partial, n};
-    sum_any(c, de, s, dy, base, d);
+    sum_any(c, de, s, dy, base, scale, d);
 }
 
-void cuda_embed_bwd(struct gpu *c, struct mat de, const int32_t *id, struct mat dy, struct drop d)
+void cuda_embed_bwd(struct gpu *c, struct mat de, const int32_t *id, struct mat dy, double scale,
+                    struct drop d)
 {
     if (de.type != TYPE_F32 || (dy.type != TYPE_F32 && dy.type != TYPE_BF16)) {
         cuda_refuse(c, "numbers other than f32 and bf16");
@@ -240,6 +242,6 @@ void cuda_embed_bwd(struct gpu *c, struct mat de, const int32_t *id, struct mat 
     int most = (int)((CUDA_SCRATCH - FIXED) / row_bytes) / ROW_PAD * ROW_PAD;
     for (int row = 0; row < dy.rows; row += most) {
         int n = min(most, dy.rows - row);
-        embed_bwd_part(c, de, id + row, mat_rows(dy, row, n), row, d);
+        embed_bwd_part(c, de, id + row, mat_rows(dy, row, n), row, (float)scale, d);
     }
 }

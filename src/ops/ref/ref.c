@@ -126,13 +126,13 @@ static void ref_embed(struct backend *be, struct mat y, const int32_t *id, const
 }
 
 static void ref_embed_bwd(struct backend *be, struct mat de, const int32_t *id, struct mat dy,
-                          struct drop d)
+                          double scale, struct drop d)
 {
     (void)be;
     for (int i = 0; i < dy.rows; i++) {
         struct drop_row mask = drop_row(d, i);
         for (int c = 0; c < dy.cols; c++)
-            add(de, id[i], c, get(dy, i, c) * sqrt(dy.cols) * drop_factor(mask, c));
+            add(de, id[i], c, get(dy, i, c) * scale * drop_factor(mask, c));
     }
 }
 
