@@ -173,6 +173,12 @@ static int plan_seqs(struct trial *t, bool share)
     return keys;
 }
 
+/* 0: as many as heads */
+static int kv_heads_of(const struct trial *t)
+{
+    return !(t->flags & GROUPED) ? 0 : t->out % 2 ? 1 : t->out / 2;
+}
+
 static struct attention attention_of(const struct trial *t, const struct mat *m,
                                      const int32_t *ints)
 {
@@ -182,6 +188,7 @@ static struct attention attention_of(const struct trial *t, const struct mat *m,
                           .o = m[3],
                           .lse = m[4],
                           .heads = t->out,
+                          .kv_heads = kv_heads_of(t),
                           .seqs = t->seqs,
                           .drop = t->drop};
     a.seqs.q = ints, a.seqs.k = ints + AT_K, a.seqs.klen = ints + AT_KLEN;
@@ -190,12 +197,12 @@ static struct attention attention_of(const struct trial *t, const struct mat *m,
 
 static void plan_attention(struct trial *t, enum access role, bool share)
 {
-    int keys = plan_seqs(t, share), dk = t->cols * t->out;
-    int dv = t->rows == 16 ? (t->cols + 3) * t->out : dk;
-    act(t, IN, "q", t->rows, dk, t->act);
-    act(t, IN, "k", keys, dk, t->act);
-    act(t, IN, "v", keys, dv, t->act);
-    act(t, role, "o", t->rows, dv, t->act);
+    int keys = plan_seqs(t, share), kv_heads = kv_heads_of(t) ? kv_heads_of(t) : t->out;
+    int dk = t->cols, dv = t->rows == 16 || t->rows == 200 ? dk + 3 : dk;
+    act(t, IN, "q", t->rows, t->out * dk, t->act);
+    act(t, IN, "k", keys, kv_heads * dk, t->act);
+    act(t, IN, "v", keys, kv_heads * dv, t->act);
+    act(t, role, "o", t->rows, t->out * dv, t->act);
     act(t, role, "lse", t->rows, t->out, TYPE_F32);
 }
 static void plan_attend(struct trial *t)
@@ -447,9 +454,11 @@ static const int grid[][3] = {{0, 8},   {0, 130},  {1, 1},    {1, 3},     {1, 64
 static const int products[][3] = {{0, 8, 17},     {1, 1, 1},     {1, 3, 130},  {15, 17, 3},
                                   {16, 64, 64},   {16, 8, 1},    {17, 130, 8}, {17, 1, 17},
                                   {100, 64, 130}, {33, 8, 1000}, {300, 8, 17}, {-1}};
-/* rows, width of a head, heads; the last is more than one tile of queries and keys */
-static const int attentions[][3] = {{0, 8, 2},   {1, 1, 1},   {15, 3, 2},  {16, 8, 3},  {17, 17, 1},
-                                    {17, 64, 2}, {7, 130, 1}, {100, 5, 2}, {200, 4, 1}, {-1}};
+/* rows, width of a head, heads; with 16 and 200 rows values have another width than keys; the last
+ * is more than one tile of queries and keys */
+static const int attentions[][3] = {{0, 8, 2},   {1, 1, 1},   {15, 3, 2},  {16, 8, 3},
+                                    {16, 6, 4},  {17, 17, 1}, {17, 64, 2}, {7, 130, 1},
+                                    {100, 5, 2}, {200, 4, 2}, {-1}};
 /* rows, ids, k */
 static const int vocabularies[][3] = {{0, 11, 4},  {1, 1, 1},    {1, 3, 2},    {15, 17, 1},
                                       {16, 64, 4}, {17, 130, 5}, {3, 1000, 8}, {20, 1000, 3},
@@ -477,7 +486,7 @@ static const struct op_case cases[] = {
      .flags = DROP | VIEW | ACTIVE | BIAS | KEEP},
     {"gate", plan_gate, call_gate, grid, large_grid, .flags = DROP | VIEW},
     {"attend", plan_attend, call_attend, attentions, large_attentions,
-     .flags = DROP | VIEW | CAUSAL | CROSS},
+     .flags = DROP | VIEW | CAUSAL | CROSS | GROUPED},
     {"add_norm", plan_add_norm, call_add_norm, grid, large_grid,
      .flags = DROP | VIEW | KEEP | ALIAS},
     {"embed_bwd", plan_embed_bwd, call_embed_bwd, grid, large_grid, .flags = DROP | VIEW | PLACED},
@@ -488,7 +497,7 @@ static const struct op_case cases[] = {
     {"bias_bwd", plan_bias_bwd, call_bias_bwd, grid, large_grid, .flags = VIEW},
     {"gate_bwd", plan_gate_bwd, call_gate_bwd, grid, large_grid, .flags = DROP | VIEW | BIAS},
     {"attend_bwd", plan_attend_bwd, call_attend_bwd, attentions, large_attentions,
-     .flags = DROP | VIEW | CAUSAL | CROSS, .prepare = prepare_attend_bwd},
+     .flags = DROP | VIEW | CAUSAL | CROSS | GROUPED, .prepare = prepare_attend_bwd},
     {"add_norm_bwd", plan_add_norm_bwd, call_add_norm_bwd, grid, large_grid,
      .flags = DROP | VIEW | BIAS},
     {"add", plan_add, call_add, grid, large_grid, .flags = DROP | VIEW | ALIAS},

@@ -125,20 +125,51 @@ struct activation {
 
 #define NORM_EPSILON 1e-6 /* added to the variance in add_norm */
 
-/* softmax(q kT / sqrt(d_k)) v, head by head (paper 3.2). The width of a head is q.cols / heads. */
+/* softmax(q kT / sqrt(d_k)) v, head by head (paper 3.2). There may be fewer key/value heads, KV,
+ * than query heads, H: each is then shared by H / KV query heads that follow each other. */
 struct attention {
-    struct mat q, k, v; /* [Nq, H*dk], [Nk, H*dk], [Nk, H*dv]; may be column views of one matrix; in
-                         * forward k and v may be BF16 where q is F32 */
-    struct mat o;       /* [Nq, H*dv] out */
-    struct mat lse;     /* [Nq, H] out: log of the sum of exp of the scaled scores, for backward */
-    struct mat weights; /* [Nq*H, max_k] F32 out, for alignments and pictures; usually absent. Row
-                         * i*H + h has the attention weights of query i in head h, before dropout,
-                         * and 0 after the last key of the sentence. */
-    int heads;
+    struct mat q, k, v;  /* [Nq, H*dk], [Nk, KV*dk], [Nk, KV*dv]; may be column views of one matrix;
+                          * in forward k and v may be BF16 where q is F32 */
+    struct mat o;        /* [Nq, H*dv] out */
+    struct mat lse;      /* [Nq, H] out: log of the sum of exp of the scaled scores, for backward */
+    struct mat weights;  /* [Nq*H, max_k] F32 out, for alignments and pictures; usually absent. Row
+                          * i*H + h has the attention weights of query i in head h, before dropout,
+                          * and 0 after the last key of the sentence. */
+    int heads, kv_heads; /* kv_heads divides heads; 0: as many as heads */
     struct seqs seqs;
     struct drop drop; /* on the weights; its row is query row * H + head, its column the number of
                        * the key in the sentence */
 };
+
+static inline int attention_kv_heads(const struct attention *a)
+{
+    return a->kv_heads ? a->kv_heads : a->heads;
+}
+
+/* Query heads that share a key/value head: head h uses key/value head h / attention_shared(a). */
+static inline int attention_shared(const struct attention *a)
+{
+    return a->heads / attention_kv_heads(a);
+}
+
+/* Widths of a head in q and k, and in v and o. */
+static inline int attention_dk(const struct attention *a)
+{
+    return a->q.cols / a->heads;
+}
+static inline int attention_dv(const struct attention *a)
+{
+    return a->o.cols / a->heads;
+}
+
+/* The rules that the matrices of an attention keep, for assertions. */
+static inline bool attention_fits(const struct attention *a)
+{
+    int dk = attention_dk(a), dv = attention_dv(a), kv = attention_kv_heads(a);
+    return a->heads == kv * attention_shared(a) && a->q.cols == a->heads * dk &&
+           a->o.cols == a->heads * dv && a->k.cols == kv * dk && a->v.cols == kv * dv &&
+           dk <= HEAD_WIDTH_MAX && dv <= HEAD_WIDTH_MAX;
+}
 
 /* Weights in host memory: [rows, cols] of F32, BF16 or I8. */
 struct stored {

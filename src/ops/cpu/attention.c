@@ -2,9 +2,9 @@
  * attention.c - attend and attend_bwd of the CPU backend: distributes sentences and heads over
  * threads.
  *
- * A task is one head of one sentence (in forward, of a span of its queries) and one call of a
- * kernel of attention.h. Tasks write disjoint memory and a task's bits do not depend on the thread
- * that runs it, so each thread that becomes free takes the next task.
+ * A task is one head of a span of a sentence's queries, in backward one key/value head of a whole
+ * sentence, and one call of a kernel of attention.h. Tasks write disjoint memory and a task's bits
+ * do not depend on the thread that runs it, so each thread that becomes free takes the next task.
  */
 #include "ops/cpu/attention.h"
 
@@ -35,9 +35,7 @@ static int batch_size(long tasks, int threads)
 
 static void check(const struct attention *a)
 {
-    assert(a->heads > 0 && a->q.cols % a->heads == 0 && a->v.cols % a->heads == 0);
-    assert(a->k.cols == a->q.cols && a->o.cols == a->v.cols);
-    assert(a->q.cols / a->heads <= HEAD_WIDTH_MAX && a->v.cols / a->heads <= HEAD_WIDTH_MAX);
+    assert(a->heads > 0 && attention_fits(a));
     assert(a->k.type == a->v.type && a->q.type == a->o.type);
     assert(!a->lse.p || a->lse.type == TYPE_F32);
     assert(!a->weights.p || (a->lse.p && a->weights.type == TYPE_F32));
@@ -55,15 +53,16 @@ static float element(struct mat m, int row, int col)
 static void weights_row(const struct attention *a, int b, int i, int head)
 {
     const struct seqs *s = &a->seqs;
-    int dk = a->q.cols / a->heads, nq = s->q[b + 1] - s->q[b], row = s->q[b] + i;
+    int dk = attention_dk(a), q0 = head * dk, k0 = head / attention_shared(a) * dk;
+    int nq = s->q[b + 1] - s->q[b], row = s->q[b] + i;
     int seen = s->causal ? s->klen[b] - nq + i + 1 : s->klen[b];
     float *to = mat_at(a->weights, row * a->heads + head, 0);
     float lse = *(float *)mat_at(a->lse, row, head), scale = 1.0f / sqrtf((float)dk);
     for (int j = 0; j < a->weights.cols; j++) {
         float sum = 0;
         int key = j < seen ? (s->at ? s->at[s->k[b] + j] : s->k[b] + j) : 0;
-        for (int c = head * dk; c < (head + 1) * dk && j < seen; c++)
-            sum += element(a->q, row, c) * scale * element(a->k, key, c);
+        for (int c = 0; c < dk && j < seen; c++)
+            sum += element(a->q, row, q0 + c) * scale * element(a->k, key, k0 + c);
         to[j] = j < seen ? expf(sum - lse) : 0;
     }
 }
@@ -104,9 +103,10 @@ void cpu_attend_bwd(struct backend *be, const struct attention *a, struct mat dq
     assert(dq.type == a->q.type && dq.type == a->k.type);
     assert(dk.type == dq.type && dv.type == dq.type);
     assert(dout.type == dq.type && a->lse.p);
-    long tasks = (long)a->seqs.n * a->heads;
+    int kv_heads = attention_kv_heads(a);
+    long tasks = (long)a->seqs.n * kv_heads;
     int chunk = batch_size(tasks, cpu->threads);
 #pragma omp parallel for schedule(dynamic, chunk) num_threads(cpu->threads)
     for (long t = 0; t < tasks; t++)
-        cpu->attend->backward(&g, (int)(t / a->heads), (int)(t % a->heads), cpu_work(cpu));
+        cpu->attend->backward(&g, (int)(t / kv_heads), (int)(t % kv_heads), cpu_work(cpu));
 }

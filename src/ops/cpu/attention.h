@@ -24,8 +24,9 @@ struct attend_kernels {
     /* Writes o and lse of queries [first, last) of a sentence, counted from its first query. */
     void (*forward)(const struct attention *a, int sentence, int head, int first, int last,
                     void *work);
-    /* Writes dq, dk and dv of a whole sentence. */
-    void (*backward)(const struct attend_grad *g, int sentence, int head, void *work);
+    /* Writes dk and dv of a key/value head and dq of the heads that share it, of a whole sentence.
+     */
+    void (*backward)(const struct attend_grad *g, int sentence, int kv_head, void *work);
 };
 
 extern const struct attend_kernels attend_baseline, attend_avx2, attend_avx512;

@@ -63,7 +63,7 @@ INLINE vi lanes_below(int n)
 
 struct job {
     const struct attention *a;
-    int head;
+    int head, kv_head;
     int q0, nq, k0, nk; /* first row and number of rows of queries and keys */
     int dk, dv;         /* width of the head */
     int ldk, ldv;       /* width of the head in the panels: dk and dv rounded up to whole vectors */
@@ -74,13 +74,13 @@ struct job {
 static struct job job_make(const struct attention *a, int sentence, int head)
 {
     const struct seqs *s = &a->seqs;
-    struct job j = {.a = a, .head = head};
+    struct job j = {.a = a, .head = head, .kv_head = head / attention_shared(a)};
     j.q0 = s->q[sentence];
     j.nq = s->q[sentence + 1] - j.q0;
     j.k0 = s->k[sentence];
     j.nk = s->klen[sentence];
-    j.dk = a->q.cols / a->heads;
-    j.dv = a->v.cols / a->heads;
+    j.dk = attention_dk(a);
+    j.dv = attention_dv(a);
     j.ldk = round_up(j.dk);
     j.ldv = round_up(j.dv);
     int wide = j.ldk > j.ldv ? j.ldk : j.ldv;
@@ -97,7 +97,7 @@ static struct source query_rows(const struct job *j, struct mat m, int i, int wi
 }
 static struct source key_rows(const struct job *j, struct mat m, int first, int width)
 {
-    return (struct source){m, j->a->seqs.at, j->k0 + first, j->head * width};
+    return (struct source){m, j->a->seqs.at, j->k0 + first, j->kv_head * width};
 }
 
 /* Number of keys that query i sees: all, or with a causal mask those up to its own position. */
@@ -439,39 +439,47 @@ static void store_keys(const struct job *job, const struct attend_grad *g, const
                        const struct backward_panels *m)
 {
     int row = job->k0 + t->j;
-    store_rows(g->dk, row, job->head * job->dk, m->dk, job->ldk, t->nj, job->dk, 1.0f);
-    store_rows(g->dv, row, job->head * job->dv, m->dv, job->ldv, t->nj, job->dv, 1.0f);
+    store_rows(g->dk, row, job->kv_head * job->dk, m->dk, job->ldk, t->nj, job->dk, 1.0f);
+    store_rows(g->dv, row, job->kv_head * job->dv, m->dv, job->ldv, t->nj, job->dv, 1.0f);
 }
 
-/* Computes dk and dv, key block by key block. In a sentence of one key block all keys of a query
- * are in one tile, so dq is computed here too. */
+/* Adds to dk and dv of the key block from key j on what one head contributes. In a sentence of one
+ * key block all keys of a query are in one tile, so dq is computed here too. */
+static void add_head(const struct job *job, const struct attend_grad *g, int j,
+                     struct backward_panels *m)
+{
+    bool one_block = job->nk <= job->keys;
+    for (int i = 0; i < job->nq; i += job->queries) {
+        struct tile t = tile_make(job, i, job->nq, j);
+        if (!one_block && job_seen(job, i + t.ni - 1) <= j) continue;
+        load_queries(job, g, &t, m);
+        grad_scores(job, &t, m);
+        weigh_back(job, &t, m->dv, m->p, m->dout, job->ldv);
+        weigh_back(job, &t, m->dk, m->ds, m->q, job->ldk);
+        if (!one_block) continue;
+        weigh(job, &t, m->dq, false, m->ds, m->k, job->ldk);
+        store_queries(job, g, &t, m);
+    }
+}
+
+/* Computes dk and dv, key block by key block, as sums over the heads that share them, in order.
+ * job: that of the first of these heads */
 static void backward_keys(const struct job *job, const struct attend_grad *g,
                           struct backward_panels *m)
 {
-    bool one_block = job->nk <= job->keys;
-    int j = 0;
+    int j = 0, end = job->head + attention_shared(job->a);
     do {
         struct tile t = tile_make(job, 0, job->nq, j);
         load_keys(job, &t, m);
         memset(m->dk, 0, (size_t)t.nj * job->ldk * sizeof *m->dk);
         memset(m->dv, 0, (size_t)t.nj * job->ldv * sizeof *m->dv);
-        for (int i = 0; i < job->nq; i += job->queries) {
-            t = tile_make(job, i, job->nq, j);
-            if (!one_block && job_seen(job, i + t.ni - 1) <= j) continue;
-            load_queries(job, g, &t, m);
-            grad_scores(job, &t, m);
-            weigh_back(job, &t, m->dv, m->p, m->dout, job->ldv);
-            weigh_back(job, &t, m->dk, m->ds, m->q, job->ldk);
-            if (!one_block) continue;
-            weigh(job, &t, m->dq, false, m->ds, m->k, job->ldk);
-            store_queries(job, g, &t, m);
-        }
+        for (struct job one = *job; one.head < end; one.head++) add_head(&one, g, j, m);
         store_keys(job, g, &t, m);
     } while ((j += job->keys) < job->nk);
 }
 
-/* Computes dq, query block by query block, for sentences of more than one key block. It computes
- * the tiles a second time, so that the work space need not grow with the sentence. */
+/* Computes dq of one head, query block by query block, for sentences of more than one key block. It
+ * computes the tiles a second time, so that the work space need not grow with the sentence. */
 static void backward_queries(const struct job *job, const struct attend_grad *g,
                              struct backward_panels *m)
 {
@@ -489,11 +497,13 @@ static void backward_queries(const struct job *job, const struct attend_grad *g,
     }
 }
 
-static void backward(const struct attend_grad *g, int sentence, int head, void *work)
+static void backward(const struct attend_grad *g, int sentence, int kv_head, void *work)
 {
-    struct job job = job_make(g->a, sentence, head);
+    int shared = attention_shared(g->a);
+    struct job job = job_make(g->a, sentence, kv_head * shared);
     backward_keys(&job, g, work);
-    if (job.nk > job.keys) backward_queries(&job, g, work);
+    for (int h = 0; h < shared && job.nk > job.keys; h++, job.head++)
+        backward_queries(&job, g, work);
 }
 
 #define NAME(a, b)  NAME_(a, b)

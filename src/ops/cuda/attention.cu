@@ -16,8 +16,8 @@ static bool aligned(struct mat m)
 
 static bool fast_width(const struct attention *a)
 {
-    int width = a->q.cols / a->heads;
-    return a->v.cols == a->q.cols && (width == 32 || width == 64 || width == 128);
+    int width = attention_dk(a);
+    return attention_dv(a) == width && (width == 32 || width == 64 || width == 128);
 }
 
 static bool aligned_inputs(const struct attention *a)
@@ -27,16 +27,23 @@ static bool aligned_inputs(const struct attention *a)
 
 static void check(const struct attention *a)
 {
-    assert(a->heads > 0 && a->q.cols % a->heads == 0 && a->v.cols % a->heads == 0);
-    assert(a->k.cols == a->q.cols && a->o.cols == a->v.cols);
-    assert(a->q.cols / a->heads <= HEAD_WIDTH_MAX && a->v.cols / a->heads <= HEAD_WIDTH_MAX);
+    assert(a->heads > 0 && attention_fits(a));
     assert(a->k.type == a->v.type && a->q.type == a->o.type);
     assert(!a->weights.p || a->lse.p);
     (void)a;
 }
 
-void attention_forward(const struct attention *a, struct chain chain)
+/* The kernels read kv_heads without asking whether it is 0. */
+static struct attention with_kv_heads(const struct attention *a)
 {
+    struct attention b = *a;
+    b.kv_heads = attention_kv_heads(a);
+    return b;
+}
+
+void attention_forward(const struct attention *given, struct chain chain)
+{
+    const struct attention whole = with_kv_heads(given), *a = &whole;
     check(a);
     if (!a->seqs.n || !a->seqs.max_q) return;
     bool half = a->q.type == TYPE_BF16, keys_half = a->k.type == TYPE_BF16;
@@ -49,9 +56,10 @@ void attention_forward(const struct attention *a, struct chain chain)
     if (a->weights.p) attention_weights(a, chain.stream);
 }
 
-void attention_backward(const struct attention *a, struct mat dq, struct mat dk, struct mat dv,
+void attention_backward(const struct attention *given, struct mat dq, struct mat dk, struct mat dv,
                         struct mat dout, cudaStream_t stream)
 {
+    const struct attention whole = with_kv_heads(given), *a = &whole;
     const struct gradients g = {dq, dk, dv, dout};
     check(a);
     assert(!a->seqs.at && a->lse.p && dq.type == a->q.type && a->k.type == a->q.type);

@@ -48,6 +48,12 @@ static __device__ __forceinline__ struct place place_of(int block, int heads, in
     return p;
 }
 
+/* The key/value head that a head uses. */
+static __device__ __forceinline__ int kv_head_of(const struct attention &a, int head)
+{
+    return a.heads == a.kv_heads ? head : head / (a.heads / a.kv_heads);
+}
+
 struct sentence {
     int q, nq, k, nk; /* first row and number of rows of the queries and of the keys */
     int ahead;        /* query i sees key j where j <= i + ahead and j < nk */

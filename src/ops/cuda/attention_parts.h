@@ -1,6 +1,6 @@
 /*
  * attention_parts.h - the attention kernels that attention.cu chooses from; each function launches
- * its kernels.
+ * its kernels. kv_heads of struct attention is set.
  */
 #ifndef HEED_OPS_CUDA_ATTENTION_PARTS_H
 #define HEED_OPS_CUDA_ATTENTION_PARTS_H

@@ -89,9 +89,10 @@ static __global__ void __launch_bounds__(WARPS * 32)
     struct sentence s = sentence_at(a.seqs, place.sentence);
     if (i >= s.nq) return;
     int keys = seen(s, i), piece = lane % LANES, column = head * D + piece * N;
+    int kv_column = kv_head_of(a, head) * D + piece * N;
     if (warp && warp * PART >= keys) return; /* the barrier below counts the other warps alone */
     uint2 mask = dropout_key(drop, (uint64_t)(s.q + i) * a.heads + head);
-    const K *k = (const K *)a.k.p + column, *v = (const K *)a.v.p + column;
+    const K *k = (const K *)a.k.p + kv_column, *v = (const K *)a.v.p + kv_column;
     const Q *from = (const Q *)a.q.p + (size_t)(s.q + i) * a.q.ld + column;
     float q[N];
     load(q, from);
@@ -165,7 +166,7 @@ static __global__ void __launch_bounds__(WARPS * 32)
 template <typename Q, typename K> static void launch(const struct attention *a, struct chain chain)
 {
     struct drop_site drop = drop_site(a->drop);
-    int width = a->q.cols / a->heads;
+    int width = attention_dk(a);
     int grid = a->seqs.n * a->seqs.max_q * a->heads;
     if (width == 32)
         chain_launch(forward<Q, K, 32>, grid, WARPS * 32, 0, chain, *a, drop);

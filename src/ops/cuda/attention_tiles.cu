@@ -112,8 +112,9 @@ static __global__ void __launch_bounds__(MOST_WARPS * 32, D == 128 ? 1 : 2)
     uint32_t queries = shared_address(tile), keys = queries + cut.warps * 16 * row_bytes;
     const int stage_bytes = 2 * cut.keys * row_bytes, value_bytes = cut.keys * row_bytes;
     const bf16 *q = (const bf16 *)a.q.p + (size_t)s.q * a.q.ld + head * D;
-    const bf16 *k = (const bf16 *)a.k.p + (size_t)s.k * a.k.ld + head * D;
-    const bf16 *v = (const bf16 *)a.v.p + (size_t)s.k * a.v.ld + head * D;
+    const int kv_column = kv_head_of(a, head) * D;
+    const bf16 *k = (const bf16 *)a.k.p + (size_t)s.k * a.k.ld + kv_column;
+    const bf16 *v = (const bf16 *)a.v.p + (size_t)s.k * a.v.ld + kv_column;
 
     /* A step may read fewer than 16 rows after the last key; these are zeros. */
     int end = seen(s, min(first + cut.warps * 16, s.nq) - 1), end16 = (end + 15) / 16 * 16;
@@ -193,7 +194,7 @@ template <int D, bool ALL> static void launch(const struct attention *a, cudaStr
 
 void attention_tiles_forward(const struct attention *a, cudaStream_t stream)
 {
-    int width = a->q.cols / a->heads;
+    int width = attention_dk(a);
     bool all = a->seqs.max_k <= (width == 128 ? SOME_KEYS : ALL_KEYS);
     if (width == 32)
         all ? launch<32, true>(a, stream) : launch<32, false>(a, stream);

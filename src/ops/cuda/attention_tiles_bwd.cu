@@ -10,7 +10,9 @@
  * It goes over the queries with keys as rows, so that the fragments of wT and dsT are left operands
  * of the products of dv and dk. Where the sentence fits in shared memory (WHOLE) it also stores dsT
  * there, and at the end each warp computes dq of 16 queries: all inputs are read once. For longer
- * sentences backward_queries computes dq; it goes over the keys with queries as rows.
+ * sentences backward_queries computes dq; it goes over the keys with queries as rows. Where several
+ * heads share a key/value head, a group goes over the queries of one of them after the other, and
+ * backward_queries computes dq for short sentences as well.
  */
 #include "ops/cuda/attention_device.h"
 #include "ops/cuda/attention_parts.h"
@@ -84,10 +86,10 @@ static __device__ __forceinline__ struct heads heads_at(const struct attention &
                                                         int width)
 {
     struct heads h;
-    int col = head * width;
+    int col = head * width, kv_col = kv_head_of(a, head) * width;
     h.q = (const bf16 *)a.q.p + (size_t)s.q * a.q.ld + col;
-    h.k = (const bf16 *)a.k.p + (size_t)s.k * a.k.ld + col;
-    h.v = (const bf16 *)a.v.p + (size_t)s.k * a.v.ld + col;
+    h.k = (const bf16 *)a.k.p + (size_t)s.k * a.k.ld + kv_col;
+    h.v = (const bf16 *)a.v.p + (size_t)s.k * a.v.ld + kv_col;
     h.o = (const bf16 *)a.o.p + (size_t)s.q * a.o.ld + col;
     h.dout = (const bf16 *)g.dout.p + (size_t)s.q * g.dout.ld + col;
     h.lse = (const float *)a.lse.p + (size_t)s.q * a.lse.ld + head;
@@ -250,8 +252,10 @@ static __global__ void __launch_bounds__(bounds<D, WHOLE>::THREADS, bounds<D, WH
     extern __shared__ __align__(TILE_ALIGN) char shared[];
     int warp = threadIdx.x / 32 % cut.warps, group = threadIdx.x / 32 / cut.warps;
     int lane = threadIdx.x % 32, threads = cut.warps * 32, tid = warp * 32 + lane;
-    struct place place = place_of(blockIdx.x, a.heads / cut.groups, cut.tiles);
-    int head = place.head * cut.groups + group, first = place.tile * cut.keys;
+    struct place place = place_of(blockIdx.x, a.kv_heads / cut.groups, cut.tiles);
+    int kv_head = place.head * cut.groups + group, first = place.tile * cut.keys;
+    int sharing = WHOLE ? 1 : a.heads / a.kv_heads; /* heads of the key/value head */
+    int head = kv_head * sharing, last_head = head + sharing - 1;
     struct sentence s = sentence_at(a.seqs, place.sentence);
     if (first >= s.nk && !(WHOLE && s.nq)) return;
     struct room<D> room = room_at<D>(shared + group * room_bytes<D>(cut, WHOLE), cut);
@@ -266,8 +270,8 @@ static __global__ void __launch_bounds__(bounds<D, WHOLE>::THREADS, bounds<D, WH
     float dk[D / 8][4] = {}, dv[D / 8][4] = {};
     int key = warp * 16, j0 = first + key;
     /* The first queries that see the block's and the warp's first key. */
-    int from = WHOLE ? 0 : max(0, first - s.ahead) / cut.queries * cut.queries;
-    int own = max(0, j0 - s.ahead) / 16 * 16;
+    const int start = WHOLE ? 0 : max(0, first - s.ahead) / cut.queries * cut.queries;
+    int from = start, own = max(0, j0 - s.ahead) / 16 * 16;
     do {
         int n = max(0, min(cut.queries, (s.nq - from + 15) / 16 * 16));
         bring_queries(room, a, g, h, s.nq, from, n, drop, tid, threads);
@@ -277,12 +281,13 @@ static __global__ void __launch_bounds__(bounds<D, WHOLE>::THREADS, bounds<D, WH
                 keys_step<D, WHOLE>(dk, dv, room, s, key, j0, i - from, i, drop, lane, l);
         from += cut.queries;
         if (!WHOLE) __syncthreads();
+        if (from >= s.nq && head < last_head) h = heads_at(a, g, s, ++head, D), from = start;
     } while (!WHOLE && from < s.nq);
 
     if (j0 < s.nk) { /* no other warp reads the rows of v that this warp overwrites */
-        bf16 *to = (bf16 *)g.dk.p + (size_t)s.k * g.dk.ld + head * D;
+        bf16 *to = (bf16 *)g.dk.p + (size_t)s.k * g.dk.ld + kv_head * D;
         store_rows<D>(dk, scale, scale, room.v, key, to, g.dk.ld, j0, s.nk, lane);
-        to = (bf16 *)g.dv.p + (size_t)s.k * g.dv.ld + head * D;
+        to = (bf16 *)g.dv.p + (size_t)s.k * g.dv.ld + kv_head * D;
         store_rows<D>(dv, drop.scale, drop.scale, room.v, key, to, g.dv.ld, j0, s.nk, lane);
     }
     if (!WHOLE) return;
@@ -387,7 +392,7 @@ static void launch(const struct attention *a, const struct gradients *g, cudaStr
     c.tiles = 1;
     if (c.warps == 0) return;
     int bytes = c.groups * room_bytes<D>(c, true);
-    if (c.warps <= MOST_WARPS && bytes <= shared_limit()) {
+    if (a->heads == a->kv_heads && c.warps <= MOST_WARPS && bytes <= shared_limit()) {
         allow_shared((const void *)backward_keys<D, true>, bytes);
         backward_keys<D, true>
             <<<s->n *(a->heads / c.groups), c.groups * c.warps * 32, bytes, stream>>>(*a, *g, c,
@@ -401,7 +406,7 @@ static void launch(const struct attention *a, const struct gradients *g, cudaStr
         c.tiles = (s->max_k + PART_ROWS - 1) / PART_ROWS;
         allow_shared((const void *)backward_keys<D, false>, bytes);
         backward_keys<D, false>
-            <<<s->n * c.tiles * a->heads, PART_WARPS * 32, bytes, stream>>>(*a, *g, c, drop);
+            <<<s->n * c.tiles * a->kv_heads, PART_WARPS * 32, bytes, stream>>>(*a, *g, c, drop);
     }
     if (s->max_q) {
         c.tiles = (s->max_q + PART_ROWS - 1) / PART_ROWS;
@@ -414,7 +419,7 @@ static void launch(const struct attention *a, const struct gradients *g, cudaStr
 void attention_tiles_backward(const struct attention *a, const struct gradients *g,
                               cudaStream_t stream)
 {
-    int width = a->q.cols / a->heads;
+    int width = attention_dk(a);
     if (width == 32)
         launch<32>(a, g, stream);
     else if (width == 64)

@@ -8,7 +8,7 @@
 
 /* One query in one head. */
 struct query {
-    int row, head;
+    int row, head, kv_head;
     int key, keys;     /* the keys that it sees: rows [key, key + keys), or with a table `at` */
     const int32_t *at; /* the rows at[key] to at[key + keys - 1] */
     double scale;
@@ -21,15 +21,16 @@ static struct query query_at(const struct attention *a, int sentence, int i, int
     const struct seqs *s = &a->seqs;
     int nq = s->q[sentence + 1] - s->q[sentence], klen = s->klen[sentence];
     int keys = s->causal ? klen - (nq - 1 - i) : klen;
-    int row = s->q[sentence] + i, dk = a->q.cols / a->heads;
+    int row = s->q[sentence] + i, dk = attention_dk(a);
     return (struct query){.row = row,
                           .head = head,
+                          .kv_head = head / attention_shared(a),
                           .key = s->k[sentence],
                           .keys = keys > 0 ? keys : 0,
                           .at = s->at,
                           .scale = 1 / sqrt(dk),
                           .dk = dk,
-                          .dv = a->v.cols / a->heads,
+                          .dv = attention_dv(a),
                           .mask = drop_row(a->drop, (uint64_t)row * a->heads + head)};
 }
 
@@ -43,7 +44,7 @@ static double score(const struct attention *a, const struct query *q, int j)
     double s = 0;
     int row = key_row(q, j);
     for (int c = 0; c < q->dk; c++)
-        s += get(a->q, q->row, q->head * q->dk + c) * get(a->k, row, q->head * q->dk + c);
+        s += get(a->q, q->row, q->head * q->dk + c) * get(a->k, row, q->kv_head * q->dk + c);
     return s * q->scale;
 }
 
@@ -61,7 +62,7 @@ static void attend_query(const struct attention *a, const struct query *q)
         double o = 0;
         for (int j = 0; j < q->keys; j++)
             o += exp(score(a, q, j) - lse) * drop_factor(q->mask, j) *
-                 get(a->v, key_row(q, j), q->head * q->dv + c);
+                 get(a->v, key_row(q, j), q->kv_head * q->dv + c);
         set(a->o, q->row, q->head * q->dv + c, o);
     }
 }
@@ -82,20 +83,21 @@ void ref_attend(struct backend *be, const struct attention *a)
 static void attend_query_bwd(const struct attention *a, const struct query *q, struct mat dq,
                              struct mat dk, struct mat dv, struct mat dout)
 {
-    int k0 = q->head * q->dk, v0 = q->head * q->dv;
+    int q0 = q->head * q->dk, o0 = q->head * q->dv;       /* first columns in q and o */
+    int k0 = q->kv_head * q->dk, v0 = q->kv_head * q->dv; /* ... in k and v */
     double delta = 0, lse = get(a->lse, q->row, q->head);
-    for (int c = 0; c < q->dv; c++) delta += get(dout, q->row, v0 + c) * get(a->o, q->row, v0 + c);
+    for (int c = 0; c < q->dv; c++) delta += get(dout, q->row, o0 + c) * get(a->o, q->row, o0 + c);
     for (int j = 0; j < q->keys; j++) {
         double p = exp(score(a, q, j) - lse), mask = drop_factor(q->mask, j), dp = 0;
         for (int c = 0; c < q->dv; c++) {
-            double g = get(dout, q->row, v0 + c);
+            double g = get(dout, q->row, o0 + c);
             dp += g * get(a->v, q->key + j, v0 + c);
             add(dv, q->key + j, v0 + c, p * mask * g);
         }
         double ds = p * (mask * dp - delta) * q->scale;
         for (int c = 0; c < q->dk; c++) {
-            add(dq, q->row, k0 + c, ds * get(a->k, q->key + j, k0 + c));
-            add(dk, q->key + j, k0 + c, ds * get(a->q, q->row, k0 + c));
+            add(dq, q->row, q0 + c, ds * get(a->k, q->key + j, k0 + c));
+            add(dk, q->key + j, k0 + c, ds * get(a->q, q->row, q0 + c));
         }
     }
 }
