@@ -160,6 +160,9 @@ struct heed_config {
     enum heed_position position;     /* how the model knows the order of tokens */
     bool bias;                       /* biases on the projections of attention */
     enum heed_tie tie;               /* which embeddings share a matrix */
+    int kv_heads; /* heads of keys and values, each shared by heads / kv_heads query heads; 0: as
+                   * many as heads */
+    int d_k, d_v; /* widths of a head's keys and values; 0: d_model / heads */
 };
 
 /* name: tiny, small, base or big. vocab_size is left 0. */

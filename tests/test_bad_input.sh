@@ -68,6 +68,9 @@ fi
 
 # shapes and vocabularies that make no sense
 refuses 2 "16.*3|3.*16" $(but heads 3) --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
+refuses 2 "heads is 2, expected a multiple of kv_heads, 3" $train --kv-heads 3 --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
+refuses 2 "d-k is '2000', expected a whole number from 0 to 1024" $train --d-k 2000 --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
+refuses 2 "--bias takes no value, found 'yes'" $train --bias=yes --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
 refuses 2 "beta1" $train --beta1 1 --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
 refuses 2 "200.*128" $(but encoder-layers 200) --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
 refuses 1 "100000" vocab --size 100000 --out "$dir/v" "$dir/a"

@@ -98,7 +98,10 @@ static void test_text(void **state)
                               "  \"activation\": \"relu\",\n"
                               "  \"position\": \"sinusoid\",\n"
                               "  \"bias\": false,\n"
-                              "  \"tie\": \"all\"\n"
+                              "  \"tie\": \"all\",\n"
+                              "  \"kv_heads\": 0,\n"
+                              "  \"d_k\": 0,\n"
+                              "  \"d_v\": 0\n"
                               "}\n");
     free(text);
 }
@@ -246,6 +249,12 @@ static void test_parse_refuses(void **state)
          "did you mean relu? (this program reads formats up to 2)"},
         {"\"position\": \"sinusoid\"", "\"position\": 1", "\"position\" is not a string"},
         {"\"bias\": false", "\"bias\": 1", "\"bias\" is not true or false"},
+        {"\"kv_heads\": 0", "\"kv_heads\": 3", "heads is 8, expected a multiple of kv_heads, 3"},
+        {"\"kv_heads\": 0", "\"kv_heads\": 16", "heads is 8, expected a multiple of kv_heads, 16"},
+        {"\"kv_heads\": 0", "\"kv_heads\": -1",
+         "kv_heads is '-1', expected a whole number from 0 to 1024"},
+        {"\"d_k\": 0", "\"d_k\": 1025", "d_k is '1025', expected a whole number from 0 to 1024"},
+        {"\"d_v\": 0", "\"d_v\": 1025", "d_v is '1025', expected a whole number from 0 to 1024"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct heed_config c = {.d_model = 5};
@@ -277,6 +286,37 @@ static void test_parse_allows(void **state)
     free(text);
     assert_int_equal(parse_with("\"format\": 2,", "\"format\": 1,", &c, &err), HEED_OK);
     assert_int_equal(parse_with("8000", "4000000", &c, &err), HEED_OK);
+}
+
+/* What heads may be like: the widths that are not given come from d_model. */
+static void test_heads(void **state)
+{
+    (void)state;
+    struct heed_error err;
+    struct heed_config c = preset("base");
+    assert_int_equal(config_kv_heads(&c), 8);
+    assert_int_equal(config_d_k(&c), 64);
+    assert_int_equal(config_d_v(&c), 64);
+    assert_int_equal(config_kv_width(&c), 1024);
+    assert_int_equal(config_qkv_width(&c), 1536);
+    c.kv_heads = 2, c.d_k = 16;
+    assert_int_equal(config_check(&c, &err), HEED_OK);
+    assert_int_equal(config_kv_width(&c), 2 * (16 + 64));
+    assert_int_equal(config_qkv_width(&c), 8 * 16 + 2 * (16 + 64));
+    c.heads = 7, c.kv_heads = 1; /* d_v is d_model / heads */
+    assert_int_equal(config_check(&c, &err), HEED_EARG);
+    assert_string_equal(err.text, "d_model is 512, expected a multiple of the 7 heads unless d_k "
+                                  "and d_v are given");
+    c.d_v = 24;
+    assert_int_equal(config_check(&c, &err), HEED_OK);
+    c.heads = 128, c.d_k = 513;
+    assert_int_equal(config_check(&c, &err), HEED_EARG);
+    assert_string_equal(err.text, "128 heads of d_k 513 are 65664 wide, expected at most 65536");
+    c.d_k = 512, c.d_v = 1000;
+    assert_int_equal(config_check(&c, &err), HEED_EARG);
+    assert_string_equal(err.text, "128 heads of d_v 1000 are 128000 wide, expected at most 65536");
+    c.d_v = 512;
+    assert_int_equal(config_check(&c, &err), HEED_OK);
 }
 
 static void test_check_refuses(void **state)
@@ -530,10 +570,11 @@ int main(void)
         cmocka_unit_test(test_presets),       cmocka_unit_test(test_text),
         cmocka_unit_test(test_rates_survive), cmocka_unit_test(test_locale),
         cmocka_unit_test(test_parse_refuses), cmocka_unit_test(test_parse_allows),
-        cmocka_unit_test(test_check_refuses), cmocka_unit_test(test_same),
-        cmocka_unit_test(test_load),          cmocka_unit_test(test_mutations),
-        cmocka_unit_test(test_format_1),      cmocka_unit_test(test_fields),
-        cmocka_unit_test(test_set),           cmocka_unit_test(test_document),
+        cmocka_unit_test(test_heads),         cmocka_unit_test(test_check_refuses),
+        cmocka_unit_test(test_same),          cmocka_unit_test(test_load),
+        cmocka_unit_test(test_mutations),     cmocka_unit_test(test_format_1),
+        cmocka_unit_test(test_fields),        cmocka_unit_test(test_set),
+        cmocka_unit_test(test_document),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -637,7 +637,7 @@ static void greedy(struct toy *t, const struct toy_batch *b, int32_t fed[N][LENG
     int32_t at[N], pos[N], self[N], len[N], in[N], list[N * LENGTH], first[N + 1] = {0};
     int32_t rows = N * toy_config.max_length;
     for (int l = 0; l < toy_config.decoder_layers; l++) {
-        cache.layer[l] = mat_make(NULL, rows, 2 * toy_config.d_model, TYPE_F32);
+        cache.layer[l] = mat_make(NULL, rows, config_kv_width(&t->p->config), TYPE_F32);
         size_t bytes = (size_t)rows * cache.layer[l].cols * sizeof(float);
         assert_int_equal(t->be->op->alloc(t->be, &cache.layer[l].p, bytes, USED_WHOLE, &err),
                          HEED_OK);

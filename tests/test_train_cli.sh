@@ -76,6 +76,9 @@ forms=(
     "--tie none"
     "--position learned"
     "--position learned --tie none"
+    "--kv-heads 1"
+    "--d-k 6 --d-v 10"
+    "--bias --kv-heads 1 --d-k 5 --d-v 7"
 )
 for form in "${forms[@]}"; do
     out="$dir/${form//[- ]/}" whole="$dir/whole${form//[- ]/}"
@@ -101,7 +104,7 @@ refuses 1 "activation is gelu, expected relu" $train $text --activation relu --s
 grep -q '"format": 2' "$run/config.json" || fail "config.json names no format"
 grep -q '"norm": "post"' "$run/config.json" || fail "config.json names no norm"
 cp -r "$run" "$dir/old"
-find "$dir/old" -name config.json -exec sed -i -E '/"(format|norm|activation|position|bias|tie)":/d' {} + \
+find "$dir/old" -name config.json -exec sed -i -E '/"(format|norm|activation|position|bias|tie|kv_heads|d_k|d_v)":/d' {} + \
     -exec sed -i -z 's/,\n}/\n}/' {} +
 # its size and checksum are in the record beside it
 find "$dir/old" -name trainer.json -exec sed -i -E '/"(crc32|config.json)":/d' {} + \

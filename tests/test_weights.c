@@ -92,8 +92,10 @@ static void check_weights(const struct parameters *got, const struct weights *wa
 {
     const struct weights *w = &got->w;
     check_packed(got->be, w->embed.target.table, want->embed.target.table);
-    check_packed(got->be, mat_stack(w->encoder[0].self.q, 3),
-                 mat_stack(want->encoder[0].self.q, 3));
+    /* Queries, keys and values are multiplied as one matrix. */
+    struct mat qkv = w->encoder[0].self.q, want_qkv = want->encoder[0].self.q;
+    qkv.rows = want_qkv.rows = 3 * D;
+    check_packed(got->be, qkv, want_qkv);
     check_packed(got->be, w->decoder[0].cross.out, want->decoder[0].cross.out);
     check_packed(got->be, w->decoder[0].ff.w1, want->decoder[0].ff.w1);
     check_packed(got->be, w->decoder[0].ff.w2, want->decoder[0].ff.w2);

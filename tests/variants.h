@@ -33,6 +33,10 @@ static const struct variant variants[] = {
     {"pre_swiglu", "norm=pre activation=swiglu"},
     {"learned", "position=learned"},
     {"learned_tie_none", "position=learned tie=none"},
+    {"multi_query", "kv_heads=1"},
+    {"grouped", "heads=4 kv_heads=2"},
+    {"wide_heads", "d_k=6 d_v=10"},
+    {"odd_heads", "heads=3 kv_heads=1 d_k=5 d_v=7 bias=true"},
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 

@@ -124,13 +124,13 @@ static enum heed_status cache_open(struct search *s, struct heed_error *err)
 {
     const struct heed_config *c = &s->p->config;
     size_t rows = (size_t)s->cached + 1;
-    size_t layer = rows * 2 * c->d_model * type_size(s->p->precision.keys);
+    size_t layer = rows * config_kv_width(c) * type_size(s->p->precision.keys);
     struct backend *be = s->be;
     enum heed_status status =
         be->op->alloc(be, &s->cache_block, layer * c->decoder_layers, USED_IN_PART, err);
     for (int l = 0; l < c->decoder_layers && !status; l++)
-        s->cache.layer[l] = mat_make((char *)s->cache_block + l * layer, (int)rows, 2 * c->d_model,
-                                     s->p->precision.keys);
+        s->cache.layer[l] = mat_make((char *)s->cache_block + l * layer, (int)rows,
+                                     config_kv_width(c), s->p->precision.keys);
     return status;
 }
 

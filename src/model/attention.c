@@ -5,44 +5,59 @@
  */
 #include "model/attention.h"
 
-static struct mat left_half(struct mat m)
+#include "model/config.h"
+
+/* ---- columns: queries, keys and values side by side, or keys and values ---- */
+
+static int queries_width(const struct heed_config *c)
 {
-    return mat_cols(m, 0, m.cols / 2);
+    return c->heads * config_d_k(c);
 }
 
-static struct mat right_half(struct mat m)
+static int keys_width(const struct heed_config *c)
 {
-    return mat_cols(m, m.cols / 2, m.cols / 2);
+    return config_kv_heads(c) * config_d_k(c);
 }
 
-/* Like mat_stack, for n biases. */
-static struct mat bias_stack(struct mat first, int n)
+static int values_width(const struct heed_config *c)
 {
-    first.cols *= n;
-    return first;
+    return config_kv_heads(c) * config_d_v(c);
 }
 
-/* Keys and values of [.., 3D] queries, keys and values. */
-static struct mat keys_values(struct mat qkv)
+static struct mat queries_of(const struct heed_config *c, struct mat qkv)
 {
-    int d = qkv.cols / 3;
-    return mat_cols(qkv, d, 2 * d);
+    return mat_cols(qkv, 0, queries_width(c));
+}
+
+static struct mat keys_values_of(const struct heed_config *c, struct mat qkv)
+{
+    return mat_cols(qkv, queries_width(c), config_kv_width(c));
+}
+
+static struct mat keys_of(const struct heed_config *c, struct mat kv)
+{
+    return mat_cols(kv, 0, keys_width(c));
+}
+
+static struct mat values_of(const struct heed_config *c, struct mat kv)
+{
+    return mat_cols(kv, keys_width(c), values_width(c));
 }
 
 /* ---- weights and activations ---- */
 
 void attention_walk(struct walk *k, struct attention_weights *w, const struct heed_config *c)
 {
-    int d = c->d_model;
-    walk_tensor(k, "q_proj.weight", ROLE_PROJECTION, &w->q, d, d);
-    walk_tensor(k, "k_proj.weight", ROLE_PROJECTION, &w->k, d, d);
-    walk_tensor(k, "v_proj.weight", ROLE_PROJECTION, &w->v, d, d);
+    int d = c->d_model, queries = queries_width(c), keys = keys_width(c), values = values_width(c);
+    walk_tensor(k, "q_proj.weight", ROLE_PROJECTION, &w->q, queries, d);
+    walk_tensor(k, "k_proj.weight", ROLE_PROJECTION, &w->k, keys, d);
+    walk_tensor(k, "v_proj.weight", ROLE_PROJECTION, &w->v, values, d);
     if (c->bias) {
-        walk_tensor(k, "q_proj.bias", ROLE_BIAS, &w->q_bias, 1, d);
-        walk_tensor(k, "k_proj.bias", ROLE_BIAS, &w->k_bias, 1, d);
-        walk_tensor(k, "v_proj.bias", ROLE_BIAS, &w->v_bias, 1, d);
+        walk_tensor(k, "q_proj.bias", ROLE_BIAS, &w->q_bias, 1, queries);
+        walk_tensor(k, "k_proj.bias", ROLE_BIAS, &w->k_bias, 1, keys);
+        walk_tensor(k, "v_proj.bias", ROLE_BIAS, &w->v_bias, 1, values);
     }
-    walk_tensor(k, "out_proj.weight", ROLE_MATRIX, &w->out, d, d);
+    walk_tensor(k, "out_proj.weight", ROLE_MATRIX, &w->out, d, c->heads * config_d_v(c));
     if (c->bias) walk_tensor(k, "out_proj.bias", ROLE_BIAS, &w->out_bias, 1, d);
     norm_walk(k, &w->norm, c);
 }
@@ -50,7 +65,7 @@ void attention_walk(struct walk *k, struct attention_weights *w, const struct he
 static void output_layout(struct attention_acts *a, struct layout *l, int rows)
 {
     const struct heed_config *c = l->config;
-    a->o = layout_take(l, rows, c->d_model, l->precision.act);
+    a->o = layout_take(l, rows, c->heads * config_d_v(c), l->precision.act);
     a->lse = layout_take(l, rows, c->heads, l->precision.master);
     a->y = norm_output_layout(l, rows);
     norm_layout(&a->norm, l, rows);
@@ -58,28 +73,34 @@ static void output_layout(struct attention_acts *a, struct layout *l, int rows)
 
 void self_attention_layout(struct attention_acts *a, struct layout *l, int rows)
 {
-    a->qkv = layout_take(l, rows, 3 * l->config->d_model, l->precision.act);
+    const struct heed_config *c = l->config;
+    a->qkv = layout_take(l, rows, config_qkv_width(c), l->precision.act);
+    a->q = queries_of(c, a->qkv);
+    a->k = keys_of(c, keys_values_of(c, a->qkv));
+    a->v = values_of(c, keys_values_of(c, a->qkv));
     output_layout(a, l, rows);
 }
 
 void cross_attention_layout(struct attention_acts *a, struct layout *l, int rows)
 {
-    a->q = layout_take(l, rows, l->config->d_model, l->precision.act);
+    a->q = layout_take(l, rows, queries_width(l->config), l->precision.act);
     output_layout(a, l, rows);
 }
 
 void memory_keys_layout(struct attention_acts *a, struct layout *l, int memory_rows)
 {
-    a->kv = layout_take(l, memory_rows, 2 * l->config->d_model, l->precision.keys);
+    a->kv = layout_take(l, memory_rows, config_kv_width(l->config), l->precision.keys);
+    a->k = keys_of(l->config, a->kv);
+    a->v = values_of(l->config, a->kv);
 }
 
 void attention_scratch(struct scratch *s, struct layout *l, int rows, int memory_rows)
 {
-    int d = l->config->d_model;
+    const struct heed_config *c = l->config;
     if (!l->keep) return;
-    s->dout = layout_take(l, rows, d, l->precision.act);
-    s->dqkv = layout_take(l, rows, 3 * d, l->precision.act);
-    s->dkv = layout_take(l, memory_rows, 2 * d, l->precision.act);
+    s->dout = layout_take(l, rows, c->heads * config_d_v(c), l->precision.act);
+    s->dqkv = layout_take(l, rows, config_qkv_width(c), l->precision.act);
+    s->dkv = layout_take(l, memory_rows, config_kv_width(c), l->precision.act);
 }
 
 static void output_bind(struct attention_acts *a, int rows)
@@ -93,9 +114,9 @@ static void output_bind(struct attention_acts *a, int rows)
 void self_attention_bind(struct attention_acts *a, int rows)
 {
     a->qkv = mat_top(a->qkv, rows);
-    a->q = mat_cols(a->qkv, 0, a->qkv.cols / 3);
-    a->k = left_half(keys_values(a->qkv));
-    a->v = right_half(keys_values(a->qkv));
+    a->q = mat_top(a->q, rows);
+    a->k = mat_top(a->k, rows);
+    a->v = mat_top(a->v, rows);
     output_bind(a, rows);
 }
 
@@ -108,8 +129,8 @@ void cross_attention_bind(struct attention_acts *a, int rows)
 void memory_keys_bind(struct attention_acts *a, int memory_rows)
 {
     a->kv = mat_top(a->kv, memory_rows);
-    a->k = left_half(a->kv);
-    a->v = right_half(a->kv);
+    a->k = mat_top(a->k, memory_rows);
+    a->v = mat_top(a->v, memory_rows);
 }
 
 /* ---- what both kinds share ---- */
@@ -124,20 +145,55 @@ static struct attention heads_of(const struct pass *p, const struct attention_ac
                               .lse = a->lse,
                               .weights = p->watch.site == site ? p->watch.weights : (struct mat){0},
                               .heads = p->config->heads,
+                              .kv_heads = config_kv_heads(p->config),
                               .seqs = *seqs,
                               .drop = drop_at(p, p->config->attention_dropout, site)};
 }
 
-/* y = x wT + b; b may be absent */
+/* y = x wT + b, where y is as wide as w and the matrices that follow it in memory have rows
+ * together; likewise b, which may be absent. */
 static void project(const struct pass *p, struct mat y, struct mat x, struct mat w, struct mat b)
 {
+    w.rows = b.cols = y.cols;
     p->be->op->linear(p->be, y, x, w, b, (struct activation){0});
 }
 
-/* dw += dyT x; db += column sums of dy, where there is a bias; dx = beta * dx + dy w */
+/* Whether a matrix and the one that follows it in memory can be used as one: see TYPE_PACKED. */
+static bool joins_next(struct mat w)
+{
+    return !type_packed(w.type) || w.rows % PACK_ROWS == 0;
+}
+
+/* Keys and values, in one product where possible. */
+static void project_keys(const struct pass *p, struct mat kv, struct mat x,
+                         const struct attention_weights *w)
+{
+    if (joins_next(w->k)) {
+        project(p, kv, x, w->k, w->k_bias);
+    } else {
+        project(p, keys_of(p->config, kv), x, w->k, w->k_bias);
+        project(p, values_of(p->config, kv), x, w->v, w->v_bias);
+    }
+}
+
+/* Queries, keys and values, in one product where possible. */
+static void project_all(const struct pass *p, struct mat qkv, struct mat x,
+                        const struct attention_weights *w)
+{
+    if (joins_next(w->q) && joins_next(w->k)) {
+        project(p, qkv, x, w->q, w->q_bias);
+    } else {
+        project(p, queries_of(p->config, qkv), x, w->q, w->q_bias);
+        project_keys(p, keys_values_of(p->config, qkv), x, w);
+    }
+}
+
+/* dw += dyT x; db += column sums of dy, where there is a bias; dx = beta * dx + dy w. As in
+ * project, w, dw and db stand for as many matrices and biases as dy is wide. */
 static void project_backward(const struct pass *p, struct mat dx, float beta, struct mat dw,
                              struct mat db, struct mat dy, struct mat x, struct mat w)
 {
+    w.rows = dw.rows = db.cols = dy.cols;
     linear_backward(p, dx, beta, dw, dy, x, w);
     if (db.p) p->be->op->bias_bwd(p->be, db, dy);
 }
@@ -168,7 +224,8 @@ static struct input_gradient attend_backward(const struct pass *p,
     struct mat dr =
         norm_output_backward(p, &w->norm, &g->norm, &a->norm, &din, g->out_bias, dy, site + 1);
     linear_backward(p, dout, 0, g->out, dr, a->o, w->out);
-    p->be->op->attend_bwd(p->be, &heads, dq, left_half(dkv), right_half(dkv), dout);
+    p->be->op->attend_bwd(p->be, &heads, dq, keys_of(p->config, dkv), values_of(p->config, dkv),
+                          dout);
     return din;
 }
 
@@ -178,11 +235,11 @@ struct mat self_attention(const struct pass *p, const struct attention_weights *
                           const struct attention_acts *a, struct mat x, const struct seqs *seqs,
                           const struct kv_cache *cache, uint32_t site)
 {
-    struct mat in = norm_input(p, &w->norm, &a->norm, x);
-    project(p, a->qkv, in, mat_stack(w->q, 3), bias_stack(w->q_bias, 3));
+    const struct heed_config *c = p->config;
+    project_all(p, a->qkv, norm_input(p, &w->norm, &a->norm, x), w);
     if (!cache) return attend(p, w, a, x, a->k, a->v, seqs, site);
-    p->be->op->cache_put(p->be, cache->rows, keys_values(a->qkv), cache->at);
-    return attend(p, w, a, x, left_half(cache->rows), right_half(cache->rows), seqs, site);
+    p->be->op->cache_put(p->be, cache->rows, keys_values_of(c, a->qkv), cache->at);
+    return attend(p, w, a, x, keys_of(c, cache->rows), values_of(c, cache->rows), seqs, site);
 }
 
 struct mat self_attention_backward(const struct pass *p, const struct attention_weights *w,
@@ -191,10 +248,9 @@ struct mat self_attention_backward(const struct pass *p, const struct attention_
                                    const struct seqs *seqs, uint32_t site)
 {
     struct mat in = norm_input_kept(&a->norm, x), dqkv = mat_top(p->scratch->dqkv, dy.rows);
-    struct mat dq = mat_cols(dqkv, 0, dqkv.cols / 3);
-    struct input_gradient din = attend_backward(p, w, g, a, dq, keys_values(dqkv), dy, seqs, site);
-    project_backward(p, din.d, din.beta, mat_stack(g->q, 3), bias_stack(g->q_bias, 3), dqkv, in,
-                     mat_stack(w->q, 3));
+    struct mat dq = queries_of(p->config, dqkv), dkv = keys_values_of(p->config, dqkv);
+    struct input_gradient din = attend_backward(p, w, g, a, dq, dkv, dy, seqs, site);
+    project_backward(p, din.d, din.beta, g->q, g->q_bias, dqkv, in, w->q);
     return norm_input_backward(p, &w->norm, &g->norm, &a->norm, din.d, dy);
 }
 
@@ -204,7 +260,7 @@ void memory_keys(const struct pass *p, const struct attention_weights *w,
                  const struct attention_acts *a, struct mat memory, struct mat wide)
 {
     bool narrow = a->kv.type != wide.type;
-    project(p, narrow ? wide : a->kv, memory, mat_stack(w->k, 2), bias_stack(w->k_bias, 2));
+    project_keys(p, narrow ? wide : a->kv, memory, w);
     if (narrow) p->be->op->cast(p->be, a->kv, wide);
 }
 
@@ -224,11 +280,10 @@ struct mat cross_attention_backward(const struct pass *p, const struct attention
 {
     const struct scratch *s = p->scratch;
     struct mat in = norm_input_kept(&a->norm, x), dkv = mat_top(s->dkv, memory.rows);
-    /* dq is [T,D] in the memory of dqkv, which only self-attention uses as a whole. */
-    struct mat dq = mat_make(s->dqkv.p, dy.rows, s->dqkv.cols / 3, s->dqkv.type);
+    /* dq is [T,H*dk] in the memory of dqkv, which only self-attention uses as a whole. */
+    struct mat dq = mat_make(s->dqkv.p, dy.rows, a->q.cols, s->dqkv.type);
     struct input_gradient din = attend_backward(p, w, g, a, dq, dkv, dy, seqs, site);
     project_backward(p, din.d, din.beta, g->q, g->q_bias, dq, in, w->q);
-    project_backward(p, dmemory, beta, mat_stack(g->k, 2), bias_stack(g->k_bias, 2), dkv, memory,
-                     mat_stack(w->k, 2));
+    project_backward(p, dmemory, beta, g->k, g->k_bias, dkv, memory, w->k);
     return norm_input_backward(p, &w->norm, &g->norm, &a->norm, din.d, dy);
 }

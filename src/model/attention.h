@@ -7,27 +7,21 @@
 #define HEED_MODEL_ATTENTION_H
 #include "model/norm.h"
 
-/* n matrices of one shape that follow each other in memory, as one. */
-static inline struct mat mat_stack(struct mat first, int n)
-{
-    first.rows *= n;
-    return first;
-}
-
 /* q, k and v lie one after another in memory, and so do their biases, so that one product computes
  * all three. Biases are absent unless the configuration has them. */
 struct attention_weights {
-    struct mat q, k, v, out;                     /* [D,D] */
-    struct mat q_bias, k_bias, v_bias, out_bias; /* [1,D] */
+    struct mat q, k, v;                /* [H*dk,D], [KV*dk,D], [KV*dv,D] */
+    struct mat q_bias, k_bias, v_bias; /* [1,..] */
+    struct mat out, out_bias;          /* [D,H*dv], [1,D] */
     struct norm_weights norm;
 };
 
 struct attention_acts {
-    struct mat qkv;  /* [N,3D] self-attention: queries, keys and values side by side */
-    struct mat kv;   /* [S,2D] cross-attention: keys and values of the memory */
-    struct mat q;    /* [N,D] cross-attention; in self-attention a view of qkv */
+    struct mat qkv;  /* [N,H*dk+KV*(dk+dv)] self-attention: queries, keys and values side by side */
+    struct mat kv;   /* [S,KV*(dk+dv)] cross-attention: keys and values of the memory */
+    struct mat q;    /* [N,H*dk] cross-attention; in self-attention a view of qkv */
     struct mat k, v; /* views of qkv, or of kv */
-    struct mat o;    /* [N,D] output of the heads */
+    struct mat o;    /* [N,H*dv] output of the heads */
     struct mat lse;  /* [N,H] see ops.h */
     struct norm_acts norm;
     struct mat y; /* [N,D] output of the sub-layer; see norm_output_layout */
@@ -35,7 +29,7 @@ struct attention_acts {
 
 /* The KV cache of a self-attention in translation: row i holds key and value of one position. */
 struct kv_cache {
-    struct mat rows;   /* [.., 2D] */
+    struct mat rows;   /* [.., KV*(dk+dv)] */
     const int32_t *at; /* [N] the cache row that each new row goes to */
 };
 
@@ -61,7 +55,7 @@ struct mat self_attention_backward(const struct pass *p, const struct attention_
                                    const struct attention_acts *a, struct mat dy, struct mat x,
                                    const struct seqs *seqs, uint32_t site);
 
-/* Keys and values of the memory, once for a batch; `wide` is a buffer for [S,2D] activations, used
+/* Keys and values of the memory, once for a batch; `wide` is a buffer for them as activations, used
  * where keys and values are kept in a narrower type. */
 void memory_keys(const struct pass *p, const struct attention_weights *w,
                  const struct attention_acts *a, struct mat memory, struct mat wide);

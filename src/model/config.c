@@ -99,6 +99,12 @@ static const struct heed_config_field FIELD[] = {
      .help = "biases on the projections of attention"},
     {MEMBER(tie), HEED_FIELD_KIND, .kinds = TIE, .absent = "all", .option = "tie",
      .help = "embeddings that share a matrix; decoder: all but the source's"},
+    {MEMBER(kv_heads), HEED_FIELD_INTEGER, 0, 1 << 10, .absent = "0", .option = "kv-heads",
+     .help = "key and value heads, shared by the heads; 0: as many as heads"},
+    {MEMBER(d_k), HEED_FIELD_INTEGER, 0, HEAD_WIDTH_MAX, .absent = "0", .option = "d-k",
+     .help = "width of a head's queries and keys; 0: d_model / heads"},
+    {MEMBER(d_v), HEED_FIELD_INTEGER, 0, HEAD_WIDTH_MAX, .absent = "0", .option = "d-v",
+     .help = "width of a head's values; 0: d_model / heads"},
 };
 
 enum { FIELDS = sizeof FIELD / sizeof *FIELD };
@@ -325,6 +331,8 @@ enum heed_status heed_config_preset(struct heed_config *c, const char *name, str
 
 /* ---- checks ---- */
 
+enum { HEADS_WIDTH_MAX = 1 << 16 }; /* of all heads together, like d_ff */
+
 /* Parameters lie in one array, and arrays have fewer than 2^31 elements. */
 static enum heed_status check_total(const char *what, size_t found, struct heed_error *err)
 {
@@ -332,27 +340,47 @@ static enum heed_status check_total(const char *what, size_t found, struct heed_
     return error_set(err, HEED_EARG, "%s is %zu, expected at most %d", what, found, INT32_MAX);
 }
 
+static enum heed_status check_heads(const struct heed_config *c, struct heed_error *err)
+{
+    bool by_default = !c->d_k || !c->d_v; /* a width of a head is d_model / heads */
+    if (by_default && c->d_model % c->heads)
+        return error_set(err, HEED_EARG,
+                         "d_model is %d, expected a multiple of the %d heads unless d_k and d_v "
+                         "are given",
+                         c->d_model, c->heads);
+    if (by_default && c->d_model / c->heads > HEAD_WIDTH_MAX)
+        return error_set(err, HEED_EARG, "a head is %d wide with %d heads, expected at most %d",
+                         c->d_model / c->heads, c->heads, HEAD_WIDTH_MAX);
+    if (c->heads % config_kv_heads(c))
+        return error_set(err, HEED_EARG, "heads is %d, expected a multiple of kv_heads, %d",
+                         c->heads, c->kv_heads);
+    if (c->heads * config_d_k(c) > HEADS_WIDTH_MAX)
+        return error_set(err, HEED_EARG, "%d heads of d_k %d are %d wide, expected at most %d",
+                         c->heads, config_d_k(c), c->heads * config_d_k(c), HEADS_WIDTH_MAX);
+    if (c->heads * config_d_v(c) > HEADS_WIDTH_MAX)
+        return error_set(err, HEED_EARG, "%d heads of d_v %d are %d wide, expected at most %d",
+                         c->heads, config_d_v(c), c->heads * config_d_v(c), HEADS_WIDTH_MAX);
+    return HEED_OK;
+}
+
 enum heed_status config_check(const struct heed_config *c, struct heed_error *err)
 {
     struct heed_config again = *c;
     char value[CONFIG_VALUE];
+    enum heed_status st = HEED_OK;
     for (int i = 0; i < FIELDS; i++) {
         const struct heed_config_field *f = &FIELD[i];
-        enum heed_status st = heed_config_set(&again, f->name, config_show(value, c, f), err);
+        st = heed_config_set(&again, f->name, config_show(value, c, f), err);
         if (st) return st;
     }
     if (c->d_model % 2)
         return error_set(err, HEED_EARG,
                          "d_model is %d, expected an even number (positions pair sin and cos)",
                          c->d_model);
-    if (c->d_model % c->heads)
-        return error_set(err, HEED_EARG, "d_model is %d, expected a multiple of the %d heads",
-                         c->d_model, c->heads);
-    if (c->d_model / c->heads > HEAD_WIDTH_MAX)
-        return error_set(err, HEED_EARG, "a head is %d wide with %d heads, expected at most %d",
-                         c->d_model / c->heads, c->heads, HEAD_WIDTH_MAX);
+    st = check_heads(c, err);
+    if (st) return st;
     size_t positions = (size_t)c->max_length * (size_t)c->d_model;
-    enum heed_status st = check_total("max_length times d_model", positions, err);
+    st = check_total("max_length times d_model", positions, err);
     if (!st) st = check_total("the number of parameters", parameters_count(c), err);
     return st;
 }

@@ -8,8 +8,8 @@
 
 enum { LAYERS_MAX = 128 }; /* of each stack */
 
-/* One sentence for the first thing that makes no sense: sizes below 1 or absurd, d_model odd or
- * not divisible by heads, heads too wide, rates outside [0, 1). */
+/* One sentence for the first thing that makes no sense: sizes below 1 or absurd, d_model odd, heads
+ * that do not divide, heads too wide, rates outside [0, 1). */
 enum heed_status config_check(const struct heed_config *c, struct heed_error *err);
 /* The value of a field as heed_config_set reads it; the number of a kind that has no name. */
 enum { CONFIG_VALUE = 64 }; /* bytes of a value as text */
@@ -23,6 +23,30 @@ char *config_format(const struct heed_config *c);
 enum heed_status config_parse(struct heed_config *c, const char *json, size_t len, const char *path,
                               struct heed_error *err);
 enum heed_status config_load(struct heed_config *c, const char *path, struct heed_error *err);
+/* Heads of keys and values, and widths of a head, where 0 in the configuration has been replaced by
+ * what it stands for. */
+static inline int config_kv_heads(const struct heed_config *c)
+{
+    return c->kv_heads ? c->kv_heads : c->heads;
+}
+static inline int config_d_k(const struct heed_config *c)
+{
+    return c->d_k ? c->d_k : c->d_model / c->heads;
+}
+static inline int config_d_v(const struct heed_config *c)
+{
+    return c->d_v ? c->d_v : c->d_model / c->heads;
+}
+/* Columns of keys and values of one position, side by side: KV * (dk + dv). */
+static inline int config_kv_width(const struct heed_config *c)
+{
+    return config_kv_heads(c) * (config_d_k(c) + config_d_v(c));
+}
+/* Columns of queries, keys and values side by side. */
+static inline int config_qkv_width(const struct heed_config *c)
+{
+    return c->heads * config_d_k(c) + config_kv_width(c);
+}
 /* What the first linear of the feed-forward does to its product; the identity where a gate
  * follows it (feed_forward_gated). */
 enum activation_kind config_activation(const struct heed_config *c);

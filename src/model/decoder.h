@@ -24,7 +24,7 @@ struct decoder_acts {
 
 /* The KV caches of all layers in translation. */
 struct cache {
-    struct mat layer[LAYERS_MAX]; /* [rows, 2D] */
+    struct mat layer[LAYERS_MAX]; /* [rows, KV*(dk+dv)] */
 };
 
 /* Which positions the rows of the decoder look at. */

@@ -103,6 +103,7 @@ size_t parameters_count(const struct heed_config *c)
 
 struct init {
     struct walk walk;
+    const struct heed_config *config;
     uint64_t seed;
     enum type type;
     char *base;
@@ -115,13 +116,13 @@ static double normal(uint64_t *state)
     return sqrt(-2 * log(u)) * cos(2 * M_PI * v);
 }
 
-/* Rows that the bound of Xavier's uniform distribution counts. q, k and v count as the one [3D,D]
- * matrix that they are in memory. If each had a bound of its own, larger by sqrt(2), attention
- * would outweigh the residual from the start: the rows of the encoder become alike, attention over
- * them stays uniform, and the decoder never learns where to look. */
-static int rows_out(enum role role, int rows)
+/* Rows that the bound of Xavier's uniform distribution counts. q, k and v count as the one matrix,
+ * [3D,D] in the paper's form, that they are in memory. If each had a bound of its own, larger by
+ * sqrt(2), attention would outweigh the residual from the start: the rows of the encoder become
+ * alike, attention over them stays uniform, and the decoder never learns where to look. */
+static int rows_out(const struct init *in, enum role role, int rows)
 {
-    return role == ROLE_PROJECTION ? 3 * rows : rows;
+    return role == ROLE_PROJECTION ? config_qkv_width(in->config) : rows;
 }
 
 static void init_visit(struct walk *k, const char *name, enum role role, struct mat *slot, int rows,
@@ -130,7 +131,7 @@ static void init_visit(struct walk *k, const char *name, enum role role, struct 
     (void)name, (void)slot;
     struct init *in = (struct init *)k;
     uint64_t state = random_at(in->seed, 1, k->index);
-    double bound = sqrt(6.0 / (rows_out(role, rows) + cols)), deviation = 1 / sqrt(cols);
+    double bound = sqrt(6.0 / (rows_out(in, role, rows) + cols)), deviation = 1 / sqrt(cols);
     for (size_t i = 0; i < (size_t)rows * cols; i++) {
         double x = 0;
         if (role == ROLE_EMBEDDING || role == ROLE_POSITION) x = normal(&state) * deviation;
@@ -152,7 +153,7 @@ enum heed_status parameters_init(struct parameters *p, uint64_t seed, struct hee
     size_t bytes = p->n * type_size(type);
     char *host = malloc(bytes);
     if (!host) return error_memory(err, bytes, "initial parameters");
-    struct init in = {{.visit = init_visit}, seed, type, host};
+    struct init in = {{.visit = init_visit}, &p->config, seed, type, host};
     walk_weights(&in.walk, &p->w, &p->config);
     p->be->op->upload(p->be, p->master.p, host, bytes);
     parameters_refresh_copy(p);

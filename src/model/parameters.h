@@ -42,7 +42,7 @@ enum heed_status parameters_open(struct parameters **out, struct backend *be,
                                  struct heed_error *err);
 void parameters_free(struct parameters *p);
 
-/* Whether matrices of this shape can be packed: q, k and v are then whole panels. */
+/* Whether matrices of this shape can be packed. */
 static inline bool parameters_fit_panels(const struct heed_config *c)
 {
     return c->d_model % PACK_ROWS == 0 && feed_forward_width(c) % PACK_ROWS == 0;

@@ -9,13 +9,14 @@
 /* Buffers whose contents live within one sub-layer, so that all sub-layers share them. Each is laid
  * out by the module that fills it. N is the larger of S and T. */
 struct scratch {
-    struct mat r;         /* [N,D] output of a sub-layer before the residual is added */
-    struct mat dr;        /* [N,D] its gradient */
-    struct mat d[2];      /* [N,D] gradients above and below a sub-layer, in turn */
-    struct mat dout;      /* [N,D] gradient of the output of attention, before its projection */
-    struct mat dqkv, dkv; /* [N,3D], [S,2D] gradients of queries, keys and values */
-    struct mat dh;        /* [N,F] gradient inside the feed-forward */
-    struct mat dz;        /* [N,2F] ... and before its gate, where it has one */
+    struct mat r;    /* [N,D] output of a sub-layer before the residual is added */
+    struct mat dr;   /* [N,D] its gradient */
+    struct mat d[2]; /* [N,D] gradients above and below a sub-layer, in turn */
+    struct mat dout; /* [N,H*dv] gradient of the output of attention, before its projection */
+    struct mat dqkv; /* [N,H*dk+KV*(dk+dv)] gradients of queries, keys and values */
+    struct mat dkv;  /* [S,KV*(dk+dv)] gradients of keys and values of the memory */
+    struct mat dh;   /* [N,F] gradient inside the feed-forward */
+    struct mat dz;   /* [N,2F] ... and before its gate, where it has one */
 };
 
 /* Attention weights that one cross-attention writes out, for alignments and pictures. */

@@ -67,7 +67,8 @@ static enum heed_status check_rows(const struct run_options *o, const struct bac
                                    const struct heed_config *c, struct heed_error *err)
 {
     size_t rows = (size_t)int_max(o->rows_src, o->rows_tgt) + ROW_PAD;
-    size_t wide = (size_t)int_max(3 * c->d_model, feed_forward_outputs(c));
+    int widest = int_max(config_qkv_width(c), feed_forward_outputs(c));
+    size_t wide = (size_t)int_max(c->d_model, widest);
     size_t chunk = (size_t)head_chunk(be->op, c), head = chunk < rows ? chunk : rows;
     if (rows <= INT32_MAX / wide && head <= INT32_MAX / (size_t)c->vocab_size) return HEED_OK;
     bool vocab = rows <= INT32_MAX / wide;
@@ -186,7 +187,7 @@ static void encode(struct run *r, const struct pass *p)
     a->memory = final_norm(p, &w->encoder_norm, &a->encoder_norm, x);
     /* Nobody reads any more what the first layer of the encoder has projected, unless it is kept,
      * and then keys and values have the type of activations. */
-    struct mat wide = mat_cols(a->encoder[0].self.qkv, 0, 2 * p->config->d_model);
+    struct mat wide = mat_cols(a->encoder[0].self.qkv, 0, config_kv_width(p->config));
     decoder_memory(p, w->decoder, a->decoder, a->memory, wide);
 }
 

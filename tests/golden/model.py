@@ -32,18 +32,31 @@ BATCHES = [[(9, 7), (1, 3), (17, 19), (4, 1), (2, 11)], [(6, 16), (13, 2), (3, 9
 PAPER = SimpleNamespace(
     d_model=32, d_ff=64, heads=4, encoder_layers=2, decoder_layers=2, max_length=24,
     norm="post", activation="relu", position="sinusoid", bias=False, tie="all",
+    kv_heads=0, d_k=0, d_v=0,
 )
+
+
+def head_shape(c):
+    """Key and value heads, width of a key, width of a value; 0 stands for the paper's."""
+    default = c.d_model // c.heads
+    return c.kv_heads or c.heads, c.d_k or default, c.d_v or default
 
 
 def parameters(c=PAPER):
     """Names and initial values; no gain is 1 and no bias 0, so that each is seen to be used."""
 
     def attention(prefix):
-        for name in ["q_proj", "k_proj", "v_proj", "out_proj"]:
-            p[f"{prefix}.{name}.weight"] = matrix(c.d_model, c.d_model)
-            if c.bias:
-                p[f"{prefix}.{name}.bias"] = 0.1 * torch.randn(c.d_model)
+        kv_heads, d_k, d_v = head_shape(c)
+        rows = {"q_proj": c.heads * d_k, "k_proj": kv_heads * d_k, "v_proj": kv_heads * d_v}
+        for name, n in rows.items():
+            projection(f"{prefix}.{name}", n, c.d_model)
+        projection(f"{prefix}.out_proj", c.d_model, c.heads * d_v)
         norm(prefix)
+
+    def projection(name, rows, cols):
+        p[f"{name}.weight"] = matrix(rows, cols)
+        if c.bias:
+            p[f"{name}.bias"] = 0.1 * torch.randn(rows)
 
     def feed_forward(prefix):
         outputs = width = c.d_ff
@@ -126,13 +139,16 @@ class Model:
     def attention(self, prefix, x, memory, causal):
         """memory: None for self-attention."""
 
-        def heads(name, rows):
+        def heads(name, rows, n):
             rows = self.linear(f"{prefix}.{name}", rows)
-            return rows.reshape(len(rows), self.c.heads, -1).transpose(0, 1)
+            return rows.reshape(len(rows), n, -1).transpose(0, 1)
 
         def attend(x):
             keys = x if memory is None else memory
-            q, k, v = heads("q_proj", x), heads("k_proj", keys), heads("v_proj", keys)
+            n, kv = self.c.heads, head_shape(self.c)[0]
+            q = heads("q_proj", x, n)
+            k = heads("k_proj", keys, kv).repeat_interleave(n // kv, dim=0)
+            v = heads("v_proj", keys, kv).repeat_interleave(n // kv, dim=0)
             scores = q @ k.transpose(1, 2) / math.sqrt(q.shape[2])
             if causal:
                 scores += torch.full(scores.shape[1:], -math.inf).triu(1)

@@ -29,6 +29,10 @@ VARIANTS = {
     "pre_swiglu": dict(norm="pre", activation="swiglu"),
     "learned": dict(position="learned"),
     "learned_tie_none": dict(position="learned", tie="none"),
+    "multi_query": dict(kv_heads=1),
+    "grouped": dict(heads=4, kv_heads=2),
+    "wide_heads": dict(d_k=6, d_v=10),
+    "odd_heads": dict(heads=3, kv_heads=1, d_k=5, d_v=7, bias=True),
 }
 
 

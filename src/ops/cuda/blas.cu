@@ -83,7 +83,8 @@ static enum heed_status lt_load(struct lt *lt, struct heed_error *err)
  * swapped. */
 struct shape {
     int m, n, k, lda, ldb, ldc;
-    int ta, tb, in, out, bias, relu;
+    int ta, tb, in, out, relu;
+    int bias; /* its alignment, at most 16; 0: there is none */
     int align_a, align_b, align_c;
 };
 
@@ -118,10 +119,11 @@ static bool sums_rows(const struct shape *s)
     return s->tb;
 }
 
-static int alignment(const void *p)
+/* The alignment of p in bytes, at most `most`. */
+static int alignment(const void *p, int most)
 {
     uintptr_t low = (uintptr_t)p & -(uintptr_t)p;
-    return low == 0 || low > 256 ? 256 : (int)low;
+    return low == 0 || low > (uintptr_t)most ? most : (int)low;
 }
 
 static struct shape shape_of(const struct product *p)
@@ -132,8 +134,9 @@ static struct shape shape_of(const struct product *p)
     s.lda = p->b.ld, s.ldb = p->a.ld, s.ldc = p->c.ld;
     s.ta = p->tb, s.tb = p->ta;
     s.in = p->a.type, s.out = p->c.type;
-    s.bias = p->bias != NULL, s.relu = p->relu;
-    s.align_a = alignment(p->b.p), s.align_b = alignment(p->a.p), s.align_c = alignment(p->c.p);
+    s.bias = p->bias ? alignment(p->bias, 16) : 0, s.relu = p->relu;
+    s.align_a = alignment(p->b.p, 256), s.align_b = alignment(p->a.p, 256);
+    s.align_c = alignment(p->c.p, 256);
     return s;
 }
 
