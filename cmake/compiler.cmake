@@ -38,9 +38,6 @@ if(HEED_SANITIZE)
   add_compile_options("$<${c_family}:${sanitize};-fno-omit-frame-pointer>")
   add_link_options(${sanitize})
 endif()
-if(HEED_FUZZ)
-  add_compile_options($<${c_family}:-fsanitize=fuzzer-no-link>)
-endif()
 
 # Adds a test or benchmark: one source becomes a program of the same name in `directory` of the
 # build tree, which may include the headers of src/. Sets `program` to its name.
