@@ -231,6 +231,21 @@ static void op_add_norm(struct backend *be, struct mat y, struct mat xhat, struc
     end(c);
 }
 
+static void op_add(struct backend *be, struct mat y, struct mat x, struct mat r, struct drop d)
+{
+    struct gpu *c = begin(be, "add", 3 * mat_bytes(y));
+    if (y.rows) cuda_add(c, y, x, r, d);
+    end(c);
+}
+
+static void op_norm(struct backend *be, struct mat y, struct mat xhat, struct mat rstd,
+                    struct mat x, struct mat g, struct mat b)
+{
+    struct gpu *c = begin(be, "norm", 2 * mat_bytes(y) + mat_bytes(xhat) + mat_bytes(rstd));
+    if (y.rows) cuda_add_norm(c, y, xhat, rstd, x, (struct mat){}, g, b, (struct drop){});
+    end(c);
+}
+
 static void op_embed_bwd(struct backend *be, struct mat de, const int32_t *id, struct mat dy,
                          double scale, struct drop d)
 {
@@ -277,6 +292,23 @@ static void op_add_norm_bwd(struct backend *be, struct mat dx, struct mat dr, st
 {
     struct gpu *c = begin(be, "add_norm_bwd", 4 * mat_bytes(dy) + mat_bytes(rstd));
     if (dy.rows) cuda_add_norm_bwd(c, dx, dr, drb, dg, db, dy, xhat, rstd, g, d);
+    end(c);
+}
+
+static void op_add_bwd(struct backend *be, struct mat dr, struct mat drb, struct mat dy,
+                       struct drop d)
+{
+    struct gpu *c = begin(be, "add_bwd", 2 * mat_bytes(dy) + (drb.p ? mat_bytes(dr) : 0));
+    if (dy.rows) cuda_add(c, dr, (struct mat){}, dy, d);
+    if (dy.rows && drb.p) cuda_bias_bwd(c, drb, dr);
+    end(c);
+}
+
+static void op_norm_bwd(struct backend *be, struct mat dx, float beta, struct mat dg, struct mat db,
+                        struct mat dy, struct mat xhat, struct mat rstd, struct mat g)
+{
+    struct gpu *c = begin(be, "norm_bwd", 3 * mat_bytes(dy) + mat_bytes(rstd));
+    if (dy.rows) cuda_norm_bwd(c, dx, beta, dg, db, dy, xhat, rstd, g);
     end(c);
 }
 
@@ -431,12 +463,16 @@ static const struct ops table = {
     .gate = op_gate,
     .attend = op_attend,
     .add_norm = op_add_norm,
+    .add = op_add,
+    .norm = op_norm,
     .embed_bwd = op_embed_bwd,
     .linear_bwd = op_linear_bwd,
     .bias_bwd = op_bias_bwd,
     .gate_bwd = op_gate_bwd,
     .attend_bwd = op_attend_bwd,
     .add_norm_bwd = op_add_norm_bwd,
+    .add_bwd = op_add_bwd,
+    .norm_bwd = op_norm_bwd,
     .xent = op_xent,
     .sqnorm = op_sqnorm,
     .adam = op_adam,

@@ -129,6 +129,10 @@ bool hopper_linear_dx(struct gpu *c, struct mat dx, struct mat db, struct mat dy
 /* norm.cu */
 void cuda_add_norm(struct gpu *c, struct mat y, struct mat xhat, struct mat rstd, struct mat x,
                    struct mat r, struct mat g, struct mat b, struct drop d);
+/* y = x + drop(r), or drop(r) where x is absent */
+void cuda_add(struct gpu *c, struct mat y, struct mat x, struct mat r, struct drop d);
+void cuda_norm_bwd(struct gpu *c, struct mat dx, float beta, struct mat dg, struct mat db,
+                   struct mat dy, struct mat xhat, struct mat rstd, struct mat g);
 void cuda_add_norm_bwd(struct gpu *c, struct mat dx, struct mat dr, struct mat drb, struct mat dg,
                        struct mat db, struct mat dy, struct mat xhat, struct mat rstd, struct mat g,
                        struct drop d);
