@@ -79,6 +79,7 @@ forms=(
     "--kv-heads 1"
     "--d-k 6 --d-v 10"
     "--bias --kv-heads 1 --d-k 5 --d-v 7"
+    "--norm pre --activation swiglu --bias --kv-heads 1 --d-k 6 --d-v 10"
 )
 for form in "${forms[@]}"; do
     out="$dir/${form//[- ]/}" whole="$dir/whole${form//[- ]/}"
@@ -88,6 +89,7 @@ for form in "${forms[@]}"; do
     same "$out/model.safetensors" "$whole/model.safetensors"
     cmp -s "$out/model.safetensors" "$dir/paper/model.safetensors" && fail "$form: trains like the paper's"
     for weights in f32 bf16 int8; do accepts translate --model "$out" --weights $weights a; done
+    accepts attention --model "$out" --head 2 a
     accepts average --out "$out.mean" "$out" "$whole"
     same "$out/model.safetensors" "$out.mean/model.safetensors"
     for weights in bf16 int8; do
