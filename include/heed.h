@@ -139,6 +139,7 @@ enum heed_activation {
 enum heed_position {
     HEED_POSITION_SINUSOID, /* "sinusoid": sines and cosines are added, paper 3.5 */
     HEED_POSITION_LEARNED,  /* "learned": a learned table for each stack is added */
+    HEED_POSITION_ROPE,     /* "rope": queries and keys of self-attention are rotated (RoFormer) */
     HEED_POSITION_NONE      /* "none": a sentence is a bag of tokens */
 };
 enum heed_tie {

@@ -202,6 +202,19 @@ static enum heed_status parse_with(const char *old, const char *new, struct heed
     return config_parse(out, changed, strlen(changed), "dir/config.json", err);
 }
 
+static void test_rope_needs_even_heads(void **state)
+{
+    (void)state;
+    struct heed_error err = {0};
+    struct heed_config c = preset("base");
+    c.d_model = 72; /* 8 heads of 9 */
+    assert_int_equal(config_check(&c, &err), HEED_OK);
+    c.position = HEED_POSITION_ROPE;
+    assert_int_equal(config_check(&c, &err), HEED_EARG);
+    assert_string_equal(err.text, "position is rope and d_k is 9, expected an even number (rope "
+                                  "rotates pairs of numbers)");
+}
+
 static void test_parse_refuses(void **state)
 {
     (void)state;
@@ -570,11 +583,11 @@ int main(void)
         cmocka_unit_test(test_presets),       cmocka_unit_test(test_text),
         cmocka_unit_test(test_rates_survive), cmocka_unit_test(test_locale),
         cmocka_unit_test(test_parse_refuses), cmocka_unit_test(test_parse_allows),
-        cmocka_unit_test(test_heads),         cmocka_unit_test(test_check_refuses),
-        cmocka_unit_test(test_same),          cmocka_unit_test(test_load),
-        cmocka_unit_test(test_mutations),     cmocka_unit_test(test_format_1),
-        cmocka_unit_test(test_fields),        cmocka_unit_test(test_set),
-        cmocka_unit_test(test_document),
+        cmocka_unit_test(test_heads),         cmocka_unit_test(test_rope_needs_even_heads),
+        cmocka_unit_test(test_check_refuses), cmocka_unit_test(test_same),
+        cmocka_unit_test(test_load),          cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_format_1),      cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_set),           cmocka_unit_test(test_document),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -282,7 +282,7 @@ static void test_frequent_ids(void **state)
         struct mat de = mat_make(put(on, start, n * 4), IDS, COLS, TYPE_F32);
         struct mat from = mat_make(put(on, dy, (size_t)ROWS * COLS * 4), ROWS, COLS, TYPE_F32);
         int32_t *ids = put(on, id, sizeof id);
-        on->op->embed_bwd(on, de, ids, from, 2, d);
+        on->op->embed_bwd(on, de, ids, from, sqrt(COLS), d);
         on->op->download(on, found[i], de.p, n * 4);
         must_sync(on);
         on->op->free(on, de.p), on->op->free(on, from.p), on->op->free(on, ids);

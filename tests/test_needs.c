@@ -80,6 +80,13 @@ static void test_kinds(void **state)
     assert_string_equal(err.text, "device 'toy' lacks the op norm_bwd, which the model needs for "
                                   "its norm 'pre'");
     c = toy_config;
+    l.op.rotate = NULL;
+    assert_int_equal(needs_check(&l.op, &c, true, &err), HEED_OK);
+    c.position = HEED_POSITION_ROPE;
+    assert_int_equal(needs_check(&l.op, &c, false, &err), HEED_EUNSUPPORTED);
+    assert_string_equal(err.text, "device 'toy' lacks the op rotate, which the model needs for its "
+                                  "position 'rope'");
+    c = toy_config;
     l.op.gate_bwd = NULL;
     assert_int_equal(needs_check(&l.op, &c, true, &err), HEED_OK);
     c.activation = HEED_ACTIVATION_SWIGLU;

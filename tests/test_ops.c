@@ -54,6 +54,20 @@ static void call_embed_bwd(struct backend *be, const struct trial *t, const stru
     be->op->embed_bwd(be, m[0], ints, m[1], t->flags & PLACED ? 1 : sqrt(m[1].cols), t->drop);
 }
 
+/* A head is as wide as the trial says, made even; there are three of them. */
+static void plan_rotate(struct trial *t)
+{
+    int width = (t->cols + 1) / 2 * 2;
+    draw_ids(t);
+    act(t, ADD, "x", t->rows, 3 * width, t->act);
+    par(t, IN, "table", POSITIONS, width, TYPE_F32);
+}
+static void call_rotate(struct backend *be, const struct trial *t, const struct mat *m,
+                        const int32_t *ints)
+{
+    be->op->rotate(be, m[0], ints + t->rows, m[1], t->flags & OPPOSITE);
+}
+
 /* ---- linear ---- */
 
 static struct activation activation_of(const struct trial *t, struct mat z)
@@ -489,6 +503,7 @@ static const struct op_case cases[] = {
      .flags = DROP | VIEW | CAUSAL | CROSS | GROUPED},
     {"add_norm", plan_add_norm, call_add_norm, grid, large_grid,
      .flags = DROP | VIEW | KEEP | ALIAS},
+    {"rotate", plan_rotate, call_rotate, grid, large_grid, .flags = VIEW | OPPOSITE},
     {"embed_bwd", plan_embed_bwd, call_embed_bwd, grid, large_grid, .flags = DROP | VIEW | PLACED},
     {"linear_bwd", plan_linear_bwd, call_linear_bwd, products, large_products,
      .flags = DROP | VIEW | ACTIVE | BIAS | KEEP, .prepare = prepare_linear_bwd},

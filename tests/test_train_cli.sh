@@ -75,6 +75,8 @@ forms=(
     "--tie decoder"
     "--tie none"
     "--position learned"
+    "--position rope"
+    "--norm pre --position rope --activation swiglu --kv-heads 1"
     "--position learned --tie none"
     "--kv-heads 1"
     "--d-k 6 --d-v 10"

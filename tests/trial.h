@@ -41,11 +41,12 @@ enum flag {
     CROSS = 1024, /* keys of their own; without: the queries' rows */
     COPY = 2048,  /* adam writes a bf16 copy */
     CLIP = 4096,
-    SKIP = 8192,     /* adam sees a norm beyond the limit; with CLIP: not a number */
-    TIES = 16384,    /* topk on few distinct values */
-    WANTED = 32768,  /* topk asked for given ids as well */
-    PLACED = 65536,  /* embed adds positions, and embed_bwd is given their scale */
-    GROUPED = 131072 /* attention with fewer key/value heads than heads */
+    SKIP = 8192,      /* adam sees a norm beyond the limit; with CLIP: not a number */
+    TIES = 16384,     /* topk on few distinct values */
+    WANTED = 32768,   /* topk asked for given ids as well */
+    PLACED = 65536,   /* embed adds positions, and embed_bwd is given their scale */
+    GROUPED = 131072, /* attention with fewer key/value heads than heads */
+    OPPOSITE = 262144 /* rotate by the opposite angle */
 };
 
 enum fate { STAYS, SLACK, RESULT };

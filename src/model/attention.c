@@ -6,6 +6,7 @@
 #include "model/attention.h"
 
 #include "model/config.h"
+#include "model/position.h"
 
 /* ---- columns: queries, keys and values side by side, or keys and values ---- */
 
@@ -27,6 +28,11 @@ static int values_width(const struct heed_config *c)
 static struct mat queries_of(const struct heed_config *c, struct mat qkv)
 {
     return mat_cols(qkv, 0, queries_width(c));
+}
+
+static struct mat queries_keys_of(const struct heed_config *c, struct mat qkv)
+{
+    return mat_cols(qkv, 0, queries_width(c) + keys_width(c));
 }
 
 static struct mat keys_values_of(const struct heed_config *c, struct mat qkv)
@@ -237,6 +243,7 @@ struct mat self_attention(const struct pass *p, const struct attention_weights *
 {
     const struct heed_config *c = p->config;
     project_all(p, a->qkv, norm_input(p, &w->norm, &a->norm, x), w);
+    position_rotate(p, queries_keys_of(c, a->qkv), seqs->pos, false);
     if (!cache) return attend(p, w, a, x, a->k, a->v, seqs, site);
     p->be->op->cache_put(p->be, cache->rows, keys_values_of(c, a->qkv), cache->at);
     return attend(p, w, a, x, keys_of(c, cache->rows), values_of(c, cache->rows), seqs, site);
@@ -250,6 +257,7 @@ struct mat self_attention_backward(const struct pass *p, const struct attention_
     struct mat in = norm_input_kept(&a->norm, x), dqkv = mat_top(p->scratch->dqkv, dy.rows);
     struct mat dq = queries_of(p->config, dqkv), dkv = keys_values_of(p->config, dqkv);
     struct input_gradient din = attend_backward(p, w, g, a, dq, dkv, dy, seqs, site);
+    position_rotate(p, queries_keys_of(p->config, dqkv), seqs->pos, true);
     project_backward(p, din.d, din.beta, g->q, g->q_bias, dqkv, in, w->q);
     return norm_input_backward(p, &w->norm, &g->norm, &a->norm, din.d, dy);
 }

@@ -36,6 +36,7 @@ static const char *const ACTIVATION[] = {
 static const char *const POSITION[] = {
     [HEED_POSITION_SINUSOID] = "sinusoid",
     [HEED_POSITION_LEARNED] = "learned",
+    [HEED_POSITION_ROPE] = "rope",
     [HEED_POSITION_NONE] = "none",
     NULL,
 };
@@ -379,6 +380,11 @@ enum heed_status config_check(const struct heed_config *c, struct heed_error *er
                          c->d_model);
     st = check_heads(c, err);
     if (st) return st;
+    if (c->position == HEED_POSITION_ROPE && config_d_k(c) % 2)
+        return error_set(err, HEED_EARG,
+                         "position is rope and d_k is %d, expected an even number (rope rotates "
+                         "pairs of numbers)",
+                         config_d_k(c));
     size_t positions = (size_t)c->max_length * (size_t)c->d_model;
     st = check_total("max_length times d_model", positions, err);
     if (!st) st = check_total("the number of parameters", parameters_count(c), err);

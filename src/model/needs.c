@@ -29,6 +29,7 @@ static enum heed_status check_kinds(const struct ops *op, const struct heed_conf
                                     struct heed_error *err)
 {
     bool pre = c->norm == HEED_NORM_PRE, gated = feed_forward_gated(c);
+    bool rope = c->position == HEED_POSITION_ROPE;
     const struct {
         const char *name;
         bool present, needed;
@@ -38,6 +39,7 @@ static enum heed_status check_kinds(const struct ops *op, const struct heed_conf
         {"norm", op->norm != NULL, pre, "norm 'pre'"},
         {"add_bwd", op->add_bwd != NULL, pre && train, "norm 'pre'"},
         {"norm_bwd", op->norm_bwd != NULL, pre && train, "norm 'pre'"},
+        {"rotate", op->rotate != NULL, rope, "position 'rope'"},
         {"gate", op->gate != NULL, gated, "activation 'swiglu'"},
         {"gate_bwd", op->gate_bwd != NULL, gated && train, "activation 'swiglu'"},
     };

@@ -1,6 +1,8 @@
 /*
  * position.c - sinusoid: PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos of the same
- * (paper 3.5).
+ * (paper 3.5). rope: the numbers 2i and 2i+1 of each query and key are rotated by the angle pos /
+ * 10000^(2i/d_k), so that their product depends on how far apart they are (Su et al. 2021,
+ * RoFormer).
  */
 #include "model/position.h"
 
@@ -8,15 +10,31 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "model/config.h"
 #include "model/precision.h"
 
-static void fill_sinusoid(void *table, enum type type, int rows, int d)
+/* Columns of the table; 0: there is none. */
+static int table_width(const struct heed_config *c)
+{
+    switch (c->position) {
+    case HEED_POSITION_SINUSOID:
+        return c->d_model;
+    case HEED_POSITION_ROPE:
+        return config_d_k(c);
+    default:
+        return 0;
+    }
+}
+
+/* Sine and cosine in turn along each row; sine_at: the columns of the sine, 0 (even) or 1 (odd). */
+static void fill_table(void *table, enum type type, int rows, int d, int sine_at)
 {
     for (int c = 0; c < d; c++) {
         double length = pow(10000, (double)(c & ~1) / d);
         for (int pos = 0; pos < rows; pos++) {
             double angle = pos / length;
-            master_put(table, type, (size_t)pos * d + c, c & 1 ? cos(angle) : sin(angle));
+            master_put(table, type, (size_t)pos * d + c,
+                       (c & 1) == sine_at ? sin(angle) : cos(angle));
         }
     }
 }
@@ -24,13 +42,14 @@ static void fill_sinusoid(void *table, enum type type, int rows, int d)
 enum heed_status position_open(struct mat *table, struct backend *be, const struct heed_config *c,
                                enum type type, struct heed_error *err)
 {
+    int width = table_width(c);
+    size_t bytes = (size_t)c->max_length * width * type_size(type);
     *table = (struct mat){0};
-    if (c->position != HEED_POSITION_SINUSOID) return HEED_OK;
-    size_t bytes = (size_t)c->max_length * c->d_model * type_size(type);
+    if (!width) return HEED_OK;
     void *host = malloc(bytes);
     if (!host) return error_memory(err, bytes, "the table of positions");
-    fill_sinusoid(host, type, c->max_length, c->d_model);
-    *table = mat_make(NULL, c->max_length, c->d_model, type);
+    fill_table(host, type, c->max_length, width, c->position == HEED_POSITION_ROPE);
+    *table = mat_make(NULL, c->max_length, width, type);
     enum heed_status status = be->op->alloc(be, &table->p, bytes, USED_WHOLE, err);
     if (!status) be->op->upload(be, table->p, host, bytes);
     if (!status) status = be->op->sync(be, err);
@@ -56,4 +75,10 @@ struct mat position_added(const struct pass *p, struct mat learned)
     default:
         return (struct mat){0};
     }
+}
+
+void position_rotate(const struct pass *p, struct mat queries_keys, const int32_t *pos, bool back)
+{
+    if (p->config->position != HEED_POSITION_ROPE) return;
+    p->be->op->rotate(p->be, queries_keys, pos, p->positions, back);
 }

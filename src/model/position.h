@@ -7,7 +7,8 @@
 #include "model/walk.h"
 
 /* Allocates and fills the table of the positions that are not learned; absent where the kind of
- * position has none. sinusoid: [max_length,D] sines and cosines. The caller frees table->p with the
+ * position has none. sinusoid: [max_length,D] sines and cosines. rope:
+ * [max_length,d_k] cosines and sines. The caller frees table->p with the
  * backend, also after a failure. */
 enum heed_status position_open(struct mat *table, struct backend *be, const struct heed_config *c,
                                enum type type, struct heed_error *err);
@@ -19,5 +20,9 @@ void position_walk(struct walk *k, struct mat *learned, const struct heed_config
 /* The table [max_length,D] whose rows are added to the embeddings of a stack, learned or not;
  * absent: nothing is added. */
 struct mat position_added(const struct pass *p, struct mat learned);
+
+/* rope: rotates queries and keys, which are rows at these positions, or rotates their gradients
+ * back; other kinds: does nothing. */
+void position_rotate(const struct pass *p, struct mat queries_keys, const int32_t *pos, bool back);
 
 #endif

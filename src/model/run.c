@@ -147,7 +147,8 @@ static struct seqs source_view(const struct packed *b)
                          .k = b->src_off,
                          .klen = b->src_len,
                          .max_q = b->max_src,
-                         .max_k = b->max_src};
+                         .max_k = b->max_src,
+                         .pos = b->src_pos};
 }
 
 static struct decoder_view target_view(const struct packed *b)
@@ -158,7 +159,8 @@ static struct decoder_view target_view(const struct packed *b)
                         .klen = b->tgt_len,
                         .max_q = b->max_tgt,
                         .max_k = b->max_tgt,
-                        .causal = true};
+                        .causal = true,
+                        .pos = b->tgt_pos};
     struct seqs cross = self;
     cross.k = b->src_off, cross.klen = b->src_len, cross.max_k = b->max_src, cross.causal = false;
     return (struct decoder_view){.self = self, .cross = cross};

@@ -45,7 +45,8 @@ static struct step_input step_upload(struct run *r, const struct step *s,
                             .klen = stage_padded(to, s->self_len, n, rows, 1),
                             .max_q = 1,
                             .max_k = r->p->config.max_length,
-                            .causal = true};
+                            .causal = true,
+                            .pos = in.pos};
     v->cross = (struct seqs){.n = sentences,
                              .q = stage_padded(to, s->first, m + 1, sentences + 1, n),
                              .k = stage_padded(to, s->memory, m, sentences, 0),

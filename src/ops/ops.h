@@ -95,7 +95,9 @@ struct seqs {
     const int32_t *k, *klen; /* [n] */
     int max_q, max_k;        /* the largest number of queries and of keys of a sentence */
     bool causal;
-    const int32_t *at; /* NULL: the keys of a sentence are consecutive rows */
+    const int32_t *at;  /* NULL: the keys of a sentence are consecutive rows */
+    const int32_t *pos; /* [q[n]] the position of each query in its sentence; for rotate, not read
+                         * by attend */
 };
 
 struct drop {
@@ -208,6 +210,7 @@ enum use { USED_WHOLE, USED_IN_PART };
  * - bias_bwd, for biases whose gradient no other op of backward sums;
  * - add and norm, and their backward, for models whose norm comes before the sub-layer;
  * - gate and gate_bwd, for a gated feed-forward;
+ * - rotate, for rotary positions;
  * - note, graph capture and measuring.
  * A backend that lacks an activation says so in `activations`. When a model is opened,
  * model/needs.c compares what its configuration needs with this table and answers with a sentence
@@ -260,6 +263,12 @@ struct ops {
     void (*add)(struct backend *be, struct mat y, struct mat x, struct mat r, struct drop d);
     void (*norm)(struct backend *be, struct mat y, struct mat xhat, struct mat rstd, struct mat x,
                  struct mat g, struct mat b);
+
+    /* Rotary positions, in place: of every table.cols columns of a row of x, turns each pair (2i,
+     * 2i+1) by the angle whose cosine and sine are table[pos][2i] and table[pos][2i+1], or by the
+     * opposite angle, which gives the gradient.   x [N, n*table.cols], table [max_length, even] */
+    void (*rotate)(struct backend *be, struct mat x, const int32_t *pos, struct mat table,
+                   bool opposite);
 
     /* backward */
 

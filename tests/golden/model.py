@@ -105,6 +105,14 @@ def angles(positions, d):
     return position / 10000 ** (torch.arange(0, d, 2, dtype=torch.float64) / d)
 
 
+def rotate(x):
+    """Rotary positions of queries or keys [heads, positions, width]."""
+    even, odd = x[:, :, 0::2], x[:, :, 1::2]
+    angle = angles(x.shape[1], x.shape[2])
+    turned = [even * angle.cos() - odd * angle.sin(), even * angle.sin() + odd * angle.cos()]
+    return torch.stack(turned, dim=3).reshape(x.shape)
+
+
 class Model:
     """A configuration with its parameters; one sentence at a time."""
 
@@ -149,6 +157,8 @@ class Model:
             q = heads("q_proj", x, n)
             k = heads("k_proj", keys, kv).repeat_interleave(n // kv, dim=0)
             v = heads("v_proj", keys, kv).repeat_interleave(n // kv, dim=0)
+            if self.c.position == "rope" and memory is None:
+                q, k = rotate(q), rotate(k)
             scores = q @ k.transpose(1, 2) / math.sqrt(q.shape[2])
             if causal:
                 scores += torch.full(scores.shape[1:], -math.inf).triu(1)

@@ -150,6 +150,18 @@ static void cpu_embed_bwd(struct backend *be, struct mat de, const int32_t *id, 
     }
 }
 
+static void cpu_rotate(struct backend *be, struct mat x, const int32_t *pos, struct mat table,
+                       bool opposite)
+{
+    struct cpu *cpu = cpu_of(be);
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(x)))
+    for (int i = 0; i < x.rows; i++) {
+        assert(pos[i] >= 0 && pos[i] < table.rows);
+        cpu->k->rotate(mat_at(x, i, 0), x.cols, x.type, mat_at(table, pos[i], 0), table.cols,
+                       opposite);
+    }
+}
+
 /* ---- layer norm ---- */
 
 static void cpu_add_norm(struct backend *be, struct mat y, struct mat xhat, struct mat rstd,
@@ -372,6 +384,7 @@ static const struct ops cpu_ops = {
     .add_norm = cpu_add_norm,
     .add = cpu_add,
     .norm = cpu_norm,
+    .rotate = cpu_rotate,
     .embed_bwd = cpu_embed_bwd,
     .linear_bwd = cpu_linear_bwd,
     .bias_bwd = cpu_bias_bwd,

@@ -109,6 +109,34 @@ static void embed_bwd(float *de, const void *dy, enum type t, int col, int n, fl
         embed_bwd_body(de, dy, TYPE_F32, col, n, scale, d);
 }
 
+/* ---- rotary positions ---- */
+
+/* k numbers from x, which are pairs. flip: the sign bits of the lanes whose sine is subtracted */
+INLINE void rotate_at(void *x, enum type t, const float *table, int i, int at, int k, vu flip)
+{
+    vf v = vf_load_part(x, i, k, 0, t), turn = vf_load_part(table, at, k, 0, TYPE_F32);
+    vf sine = vf_bits(vu_bits(vf_odds(turn)) ^ flip);
+    vf_store_part(x, i, k, v * vf_evens(turn) + vf_swap(v) * sine, t);
+}
+
+INLINE void rotate_body(void *x, int n, enum type t, const float *table, int width, bool opposite)
+{
+    vu flip = ((vu_lanes() + (opposite ? 0 : 1)) & 1) << 31;
+    for (int head = 0; head < n; head += width) {
+        int i = 0;
+        for (; i + W <= width; i += W) rotate_at(x, t, table, head + i, i, W, flip);
+        if (i < width) rotate_at(x, t, table, head + i, i, width - i, flip);
+    }
+}
+
+static void rotate(void *x, int n, enum type t, const float *table, int width, bool opposite)
+{
+    if (t == TYPE_BF16)
+        rotate_body(x, n, TYPE_BF16, table, width, opposite);
+    else
+        rotate_body(x, n, TYPE_F32, table, width, opposite);
+}
+
 /* ---- residual, dropout and layer norm: paper 3.1, 5.4 ---- */
 
 /* One row of the norm, which is read in three passes: mean, variance, result. */
@@ -687,6 +715,7 @@ static void cast(void *dst, enum type td, const void *src, enum type ts, size_t 
 const struct kernels TABLE(ISA) = {
     .isa = NAME(ISA),
     .embed = embed,
+    .rotate = rotate,
     .embed_bwd = embed_bwd,
     .norm = norm,
     .norm_bwd = norm_bwd,

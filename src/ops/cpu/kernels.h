@@ -15,6 +15,8 @@ struct kernels {
     /* y[c] = (e[c]*scale + position[c]) * mask[c]; position may be NULL: nothing is added */
     void (*embed)(void *y, enum type t, const void *e, enum type te, const float *position, int n,
                   float scale, struct drop_row d);
+    /* rotate of ops.h for one row of n numbers; width: columns of the table */
+    void (*rotate)(void *x, int n, enum type t, const float *table, int width, bool opposite);
     /* de[c] += dy[c] * scale * mask[col + c] for c in [0, n): a strip of a row that begins at
      * column col; de and dy point to the strip */
     void (*embed_bwd)(float *de, const void *dy, enum type t, int col, int n, float scale,

@@ -28,6 +28,7 @@
 typedef float vf __attribute__((vector_size(4 * W)));
 typedef int32_t vi __attribute__((vector_size(4 * W)));
 typedef uint32_t vu __attribute__((vector_size(4 * W)));
+typedef uint64_t vl __attribute__((vector_size(4 * W)));
 typedef uint16_t vh __attribute__((vector_size(2 * W)));
 
 INLINE vf vf_all(float x)
@@ -47,6 +48,12 @@ INLINE vf vf_bits(vu x)
 INLINE vu vu_bits(vf x)
 {
     vu r;
+    memcpy(&r, &x, sizeof r);
+    return r;
+}
+INLINE vl vl_bits(vf x)
+{
+    vl r;
     memcpy(&r, &x, sizeof r);
     return r;
 }
@@ -121,6 +128,25 @@ INLINE bool vi_any(vi m)
     for (int l = 0; l < W; l++) any |= m[l];
     return any != 0;
 #endif
+}
+
+/* ---- pairs of lanes (2i, 2i+1) ---- */
+
+/* Both lanes of a pair get its first, or its second number, or each the other's. */
+INLINE vf vf_evens(vf x)
+{
+    vl pair = vl_bits(x) & UINT32_MAX;
+    return vf_bits((vu)(pair | pair << 32));
+}
+INLINE vf vf_odds(vf x)
+{
+    vl pair = vl_bits(x) >> 32;
+    return vf_bits((vu)(pair | pair << 32));
+}
+INLINE vf vf_swap(vf x)
+{
+    vl pair = vl_bits(x);
+    return vf_bits((vu)(pair >> 32 | pair << 32));
 }
 
 /* ---- memory ---- */

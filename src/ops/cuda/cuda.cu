@@ -198,6 +198,14 @@ static void op_linear(struct backend *be, struct mat y, struct mat x, struct mat
     end(c);
 }
 
+static void op_rotate(struct backend *be, struct mat x, const int32_t *pos, struct mat table,
+                      bool opposite)
+{
+    struct gpu *c = begin(be, "rotate", 2 * mat_bytes(x));
+    if (x.rows) cuda_rotate(c, x, pos, table, opposite);
+    end(c);
+}
+
 static void op_gate(struct backend *be, struct mat h, struct mat z, struct drop d)
 {
     struct gpu *c = begin(be, "gate", mat_bytes(h) + mat_bytes(z));
@@ -460,6 +468,7 @@ static const struct ops table = {
     .close = op_close,
     .embed = op_embed,
     .linear = op_linear,
+    .rotate = op_rotate,
     .gate = op_gate,
     .attend = op_attend,
     .add_norm = op_add_norm,

@@ -3,8 +3,8 @@
  *
  * cuda.cu has the op table; memory.cu copies between host and device; blas.cu computes products
  * with cuBLASLt, few.cu products of a few rows, and hopper.cu two products fused with activation
- * and dropout; linear.cu, gate.cu, norm.cu, embed.cu, loss.cu, adam.cu, decode.cu and attention.cu
- * have the ops, the last with the kernels of attention_*.cu.
+ * and dropout; linear.cu, gate.cu, norm.cu, embed.cu, rotate.cu, loss.cu, adam.cu, decode.cu and
+ * attention.cu have the ops, the last with the kernels of attention_*.cu.
  *
  * Every op enqueues its work on the stream and returns. Its only memory are its operands and the
  * scratch block, which is allocated when the device is opened. The stream runs ops in order, so one
@@ -112,6 +112,9 @@ void cuda_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct
 void cuda_linear_bwd(struct gpu *c, struct mat dx, float beta, struct mat db, struct mat dw,
                      struct mat dy, struct mat x, struct mat w, struct activation f);
 void cuda_bias_bwd(struct gpu *c, struct mat db, struct mat dy);
+/* rotate.cu */
+void cuda_rotate(struct gpu *c, struct mat x, const int32_t *pos, struct mat table, bool opposite);
+
 /* gate.cu */
 void cuda_gate(struct gpu *c, struct mat h, struct mat z, struct drop d);
 void cuda_gate_bwd(struct gpu *c, struct mat dz, struct mat db, struct mat dh, struct mat z,

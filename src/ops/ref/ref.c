@@ -136,6 +136,21 @@ static void ref_embed_bwd(struct backend *be, struct mat de, const int32_t *id, 
     }
 }
 
+static void ref_rotate(struct backend *be, struct mat x, const int32_t *pos, struct mat table,
+                       bool opposite)
+{
+    (void)be;
+    for (int i = 0; i < x.rows; i++)
+        for (int c = 0; c < x.cols; c += 2) {
+            int pair = c % table.cols;
+            double cosine = get(table, pos[i], pair), sine = get(table, pos[i], pair + 1);
+            double even = get(x, i, c), odd = get(x, i, c + 1);
+            if (opposite) sine = -sine;
+            set(x, i, c, even * cosine - odd * sine);
+            set(x, i, c + 1, even * sine + odd * cosine);
+        }
+}
+
 /* ---- activations ---- */
 
 /* (1 + erf(z / sqrt(2))) / 2 without the cancellation below 0 */
@@ -506,6 +521,7 @@ static const struct ops ref_ops = {
     .add_norm = ref_add_norm,
     .add = ref_add,
     .norm = ref_norm,
+    .rotate = ref_rotate,
     .embed_bwd = ref_embed_bwd,
     .linear_bwd = ref_linear_bwd,
     .bias_bwd = ref_bias_bwd,
