@@ -17,7 +17,7 @@
 
 #include "model/parameters.h"
 
-enum { D = 64, F = 96, TENSORS = 64 };
+enum { D = 64, F = 96, TENSORS = 80 };
 
 static const struct heed_config config = {.d_model = D,
                                           .d_ff = F,
@@ -25,7 +25,9 @@ static const struct heed_config config = {.d_model = D,
                                           .encoder_layers = 2,
                                           .decoder_layers = 2,
                                           .vocab_size = 500,
-                                          .max_length = 16};
+                                          .max_length = 200,
+                                          .position = HEED_POSITION_LEARNED,
+                                          .tie = HEED_TIE_NONE};
 
 static struct parameters *make(uint64_t seed)
 {
@@ -65,15 +67,20 @@ static bool named(const struct parameter *p, const char *end)
     return n >= m && strcmp(p->name + n - m, end) == 0;
 }
 
+static bool embedding(const struct parameter *p)
+{
+    return named(p, "embed.weight") || named(p, "output.weight") || named(p, "position.weight");
+}
+
 /* The variance a tensor must have, and its mean. */
 static void expected(const struct parameter *p, double *mean, double *variance)
 {
     bool qkv = named(p, "q_proj.weight") || named(p, "k_proj.weight") || named(p, "v_proj.weight");
     *mean = named(p, "norm.weight");
-    *variance = p->dims == 1               ? 0
-                : named(p, "embed.weight") ? 1.0 / D
-                : qkv                      ? 2.0 / (3 * D + D) /* one matrix [3D,D] */
-                                           : 2.0 / (p->rows + p->cols);
+    *variance = p->dims == 1   ? 0
+                : embedding(p) ? 1.0 / D
+                : qkv          ? 2.0 / (3 * D + D) /* one matrix [3D,D] */
+                               : 2.0 / (p->rows + p->cols);
 }
 
 static void test_spread(void **state)
@@ -93,7 +100,7 @@ static void test_spread(void **state)
             variance += x * x / n;
             top = fmax(top, fabs(x));
         }
-        bool uniform = p->dims == 2 && !named(p, "embed.weight");
+        bool uniform = p->dims == 2 && !embedding(p);
         double bound = sqrt(3 * want);
         if (fabs(mean) > 5 * sqrt(want / n) || fabs(variance - want) > 0.1 * want ||
             (uniform && (top > bound * 1.0001 || top < bound * 0.99)))
