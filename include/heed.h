@@ -148,6 +148,12 @@ enum heed_tie {
     HEED_TIE_NONE     /* "none": each has its own */
 };
 
+/* What training keeps of a layer between forward and backward. */
+enum heed_recompute {
+    HEED_RECOMPUTE_NONE, /* "none": every activation that backward reads */
+    HEED_RECOMPUTE_LAYER /* "layer": its input; backward computes the layer again */
+};
+
 struct heed_config {
     int d_model, d_ff, heads;
     int encoder_layers, decoder_layers;
@@ -164,6 +170,7 @@ struct heed_config {
     int kv_heads; /* heads of keys and values, each shared by heads / kv_heads query heads; 0: as
                    * many as heads */
     int d_k, d_v; /* widths of a head's keys and values; 0: d_model / heads */
+    enum heed_recompute recompute; /* less memory for more time in training; the same weights */
 };
 
 /* name: tiny, small, base or big. vocab_size is left 0. */

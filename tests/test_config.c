@@ -101,7 +101,8 @@ static void test_text(void **state)
                               "  \"tie\": \"all\",\n"
                               "  \"kv_heads\": 0,\n"
                               "  \"d_k\": 0,\n"
-                              "  \"d_v\": 0\n"
+                              "  \"d_v\": 0,\n"
+                              "  \"recompute\": \"none\"\n"
                               "}\n");
     free(text);
 }

@@ -640,6 +640,44 @@ static void test_model_as_reference(void **state)
     }
 }
 
+/* Gradients of one batch; the caller frees them. */
+static float *gradients_of(const struct heed_config *config, struct precision precision)
+{
+    const struct loss_options o = {
+        .label_smoothing = 0.1f, .backward = true, .dropout = true, .seed = 42};
+    struct heed_error err = {0};
+    struct toy t;
+    struct toy_batch b;
+    struct loss loss = {0};
+    toy_open(&t, device_or_cpu(), config, precision, true);
+    toy_batch(&b, N, src_len, tgt_len, toy_config.vocab_size, 3);
+    assert_int_equal(run_loss(t.run, &b.packed, &o, &loss, &err), HEED_OK);
+    float *g = malloc(t.p->n * sizeof *g);
+    assert_non_null(g);
+    t.be->op->download(t.be, g, t.run->grad.p, t.p->n * sizeof *g);
+    assert_int_equal(t.be->op->sync(t.be, &err), HEED_OK);
+    toy_close(&t);
+    return g;
+}
+
+/* Layers that backward computes again give the same gradients, bit for bit. */
+static void test_recompute(void **state)
+{
+    (void)state;
+    for (int v = 0; v < 2 * VARIANTS; v++) {
+        struct heed_config c = variant_config(&variants[v / 2], &toy_config);
+        struct precision precision = v % 2 ? precision_bf16 : precision_f32;
+        c.decoder_layers = 3;
+        float *want = gradients_of(&c, precision);
+        c.recompute = HEED_RECOMPUTE_LAYER;
+        float *found = gradients_of(&c, precision);
+        if (memcmp(found, want, parameters_count(&c) * sizeof *want) != 0)
+            fail_msg("%s: recomputed gradients differ", variants[v / 2].name);
+        free(want);
+        free(found);
+    }
+}
+
 enum { TOP = 3, LENGTH = 6 };
 
 /* Greedy translation of a batch, LENGTH positions for each sentence, by the cache, whose rows are
@@ -732,7 +770,7 @@ int main(int argc, char **argv)
 {
     struct backends backends;
     struct op_test op[CASES];
-    struct CMUnitTest tests[CASES + 3];
+    struct CMUnitTest tests[CASES + 4];
     int n = 0;
     device_or_skip();
     if (argc > 1) cmocka_set_test_filter(argv[1]);
@@ -742,6 +780,7 @@ int main(int argc, char **argv)
         tests[n] = (struct CMUnitTest){cases[n].name, test_op, NULL, NULL, &op[n]};
     }
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_model_as_reference);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_recompute);
     tests[n++] = (struct CMUnitTest){"cached = recomputed", test_cached_is_recomputed, NULL, NULL,
                                      (void *)device_or_cpu()};
     if (!device_named())

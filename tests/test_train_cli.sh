@@ -101,6 +101,9 @@ for form in "${forms[@]}"; do
         same "$dir/by_option" "$dir/by_file"
     done
 done
+# layers that backward computes again: the same weights
+accepts $train $text --recompute layer --steps 4 --out "$dir/recompute"
+same "$dir/recompute/model.safetensors" "$dir/paper/model.safetensors"
 refuses 1 "activation is gelu, expected relu" $train $text --activation relu --steps 6 --out "$dir/activationgelu" --resume
 
 # ---- config.json of format 1: without a format number and without kinds ----

@@ -47,6 +47,12 @@ static const char *const TIE[] = {
     NULL,
 };
 
+static const char *const RECOMPUTE[] = {
+    [HEED_RECOMPUTE_NONE] = "none",
+    [HEED_RECOMPUTE_LAYER] = "layer",
+    NULL,
+};
+
 /* What linear does for each kind. swiglu is not an activation of linear but the op gate. */
 static const enum activation_kind LINEAR_ACTIVATION[] = {
     [HEED_ACTIVATION_RELU] = ACT_RELU,
@@ -106,6 +112,8 @@ static const struct heed_config_field FIELD[] = {
      .help = "width of a head's queries and keys; 0: d_model / heads"},
     {MEMBER(d_v), HEED_FIELD_INTEGER, 0, HEAD_WIDTH_MAX, .absent = "0", .option = "d-v",
      .help = "width of a head's values; 0: d_model / heads"},
+    {MEMBER(recompute), HEED_FIELD_KIND, .kinds = RECOMPUTE, .absent = "none",
+     .option = "recompute", .help = "layer: train with less memory, computing layers again"},
 };
 
 enum { FIELDS = sizeof FIELD / sizeof *FIELD };

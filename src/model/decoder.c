@@ -20,8 +20,9 @@ void decoder_walk(struct walk *k, struct decoder_weights *w, const struct heed_c
 void decoder_layout(struct decoder_acts *a, struct layout *l, int rows, int memory_rows)
 {
     for (int i = 0; i < l->config->decoder_layers; i++) {
-        if (i && !l->keep) {
+        if (i && layout_shared(l)) {
             a[i] = a[0];
+            if (l->keep) a[i].ff.y = norm_output_layout(l, rows);
         } else {
             self_attention_layout(&a[i].self, l, rows);
             cross_attention_layout(&a[i].cross, l, rows);
@@ -52,18 +53,22 @@ void decoder_memory(const struct pass *p, const struct decoder_weights *w,
         memory_keys(p, &w[l].cross, &a[l].cross, memory, wide);
 }
 
+static struct mat layer_forward(const struct pass *p, const struct decoder_weights *w,
+                                const struct decoder_acts *a, struct mat x,
+                                const struct decoder_view *v, int l)
+{
+    const struct heed_config *c = p->config;
+    struct kv_cache cache = {v->cache ? v->cache->layer[l] : (struct mat){0}, v->cache_at};
+    x = self_attention(p, &w->self, &a->self, x, &v->self, v->cache ? &cache : NULL,
+                       decoder_site(c, l, SITE_SELF));
+    x = cross_attention(p, &w->cross, &a->cross, x, &v->cross, decoder_site(c, l, SITE_CROSS));
+    return feed_forward(p, &w->ff, &a->ff, x, decoder_site(c, l, SITE_FEED_FORWARD));
+}
+
 struct mat decoder_forward(const struct pass *p, const struct decoder_weights *w,
                            const struct decoder_acts *a, struct mat x, const struct decoder_view *v)
 {
-    const struct heed_config *c = p->config;
-    for (int l = 0; l < c->decoder_layers; l++) {
-        struct kv_cache cache = {v->cache ? v->cache->layer[l] : (struct mat){0}, v->cache_at};
-        x = self_attention(p, &w[l].self, &a[l].self, x, &v->self, v->cache ? &cache : NULL,
-                           decoder_site(c, l, SITE_SELF));
-        x = cross_attention(p, &w[l].cross, &a[l].cross, x, &v->cross,
-                            decoder_site(c, l, SITE_CROSS));
-        x = feed_forward(p, &w[l].ff, &a[l].ff, x, decoder_site(c, l, SITE_FEED_FORWARD));
-    }
+    for (int l = 0; l < p->config->decoder_layers; l++) x = layer_forward(p, &w[l], &a[l], x, v, l);
     return x;
 }
 
@@ -76,6 +81,7 @@ struct mat decoder_backward(const struct pass *p, const struct decoder_weights *
     int last = c->decoder_layers - 1;
     for (int l = last; l >= 0; l--) {
         struct mat below = l ? a[l - 1].ff.y : x;
+        if (pass_recomputes(p, l, last)) layer_forward(p, &w[l], &a[l], below, v, l);
         dy = feed_forward_backward(p, &w[l].ff, &g[l].ff, &a[l].ff, dy, a[l].cross.y,
                                    decoder_site(c, l, SITE_FEED_FORWARD));
         dy = cross_attention_backward(p, &w[l].cross, &g[l].cross, &a[l].cross, dmemory,

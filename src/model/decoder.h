@@ -37,8 +37,9 @@ struct decoder_view {
 /* Each of these takes all layers: w, g and a are arrays of config->decoder_layers. The walk also
  * takes NULL, when only names and shapes are wanted. */
 void decoder_walk(struct walk *k, struct decoder_weights *w, const struct heed_config *c);
-/* Where nothing is kept for backward, all layers use the same memory except for the keys and values
- * of the memory, which every decoding step reads. */
+/* Where layers share their activations (layout.h), each has its own keys and values of the memory,
+ * which every decoding step reads, and its own output if backward will compute the next layer again
+ * from it. */
 void decoder_layout(struct decoder_acts *a, struct layout *l, int rows, int memory_rows);
 void decoder_bind(struct decoder_acts *a, const struct heed_config *c, int rows);
 void decoder_bind_memory(struct decoder_acts *a, const struct heed_config *c, int memory_rows);

@@ -18,8 +18,9 @@ void encoder_walk(struct walk *k, struct encoder_weights *w, const struct heed_c
 void encoder_layout(struct encoder_acts *a, struct layout *l, int rows)
 {
     for (int i = 0; i < l->config->encoder_layers; i++) {
-        if (i && !l->keep) {
+        if (i && layout_shared(l)) {
             a[i] = a[0];
+            if (l->keep) a[i].ff.y = norm_output_layout(l, rows);
             continue;
         }
         self_attention_layout(&a[i].self, l, rows);
@@ -35,13 +36,19 @@ void encoder_bind(struct encoder_acts *a, const struct heed_config *c, int rows)
     }
 }
 
+static struct mat layer_forward(const struct pass *p, const struct encoder_weights *w,
+                                const struct encoder_acts *a, struct mat x, const struct seqs *seqs,
+                                int l)
+{
+    x = self_attention(p, &w->self, &a->self, x, seqs, NULL, encoder_site(l, SITE_SELF));
+    return feed_forward(p, &w->ff, &a->ff, x, encoder_site(l, SITE_FEED_FORWARD));
+}
+
 struct mat encoder_forward(const struct pass *p, const struct encoder_weights *w,
                            const struct encoder_acts *a, struct mat x, const struct seqs *seqs)
 {
-    for (int l = 0; l < p->config->encoder_layers; l++) {
-        x = self_attention(p, &w[l].self, &a[l].self, x, seqs, NULL, encoder_site(l, SITE_SELF));
-        x = feed_forward(p, &w[l].ff, &a[l].ff, x, encoder_site(l, SITE_FEED_FORWARD));
-    }
+    for (int l = 0; l < p->config->encoder_layers; l++)
+        x = layer_forward(p, &w[l], &a[l], x, seqs, l);
     return x;
 }
 
@@ -49,8 +56,10 @@ struct mat encoder_backward(const struct pass *p, const struct encoder_weights *
                             const struct encoder_weights *g, const struct encoder_acts *a,
                             struct mat dy, struct mat x, const struct seqs *seqs)
 {
-    for (int l = p->config->encoder_layers - 1; l >= 0; l--) {
+    int last = p->config->encoder_layers - 1;
+    for (int l = last; l >= 0; l--) {
         struct mat below = l ? a[l - 1].ff.y : x;
+        if (pass_recomputes(p, l, last)) layer_forward(p, &w[l], &a[l], below, seqs, l);
         dy = feed_forward_backward(p, &w[l].ff, &g[l].ff, &a[l].ff, dy, a[l].self.y,
                                    encoder_site(l, SITE_FEED_FORWARD));
         dy = self_attention_backward(p, &w[l].self, &g[l].self, &a[l].self, dy, below, seqs,

@@ -20,7 +20,8 @@ struct encoder_acts {
 /* Each of these takes all layers: w, g and a are arrays of config->encoder_layers. The walk also
  * takes NULL, when only names and shapes are wanted. */
 void encoder_walk(struct walk *k, struct encoder_weights *w, const struct heed_config *c);
-/* Where nothing is kept for backward, all layers use the same memory. */
+/* Where layers share their activations (layout.h), each has its own output all the same if backward
+ * will compute the next layer again from it. */
 void encoder_layout(struct encoder_acts *a, struct layout *l, int rows);
 void encoder_bind(struct encoder_acts *a, const struct heed_config *c, int rows);
 

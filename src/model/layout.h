@@ -16,6 +16,13 @@ struct layout {
     bool keep; /* what backward reads is kept: this run trains */
 };
 
+/* Whether all layers of a stack use the activations of the first: nothing is kept for backward, or
+ * backward computes them again. */
+static inline bool layout_shared(const struct layout *l)
+{
+    return !l->keep || l->config->recompute == HEED_RECOMPUTE_LAYER;
+}
+
 /* An activation matrix has its rows rounded up to ROW_PAD (ops.h). */
 static inline int layout_padded(int rows)
 {

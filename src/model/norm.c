@@ -25,7 +25,7 @@ void norm_layout(struct norm_acts *a, struct layout *l, int rows)
 
 struct mat norm_output_layout(struct layout *l, int rows)
 {
-    if (comes_first(l->config)) return (struct mat){0};
+    if (comes_first(l->config) && !(l->keep && layout_shared(l))) return (struct mat){0};
     return layout_take(l, rows, l->config->d_model, l->precision.act);
 }
 
@@ -67,8 +67,9 @@ struct mat norm_output(const struct pass *p, const struct norm_weights *w,
     const struct ops *op = p->be->op;
     struct drop drop = drop_at(p, p->config->dropout, site);
     if (comes_first(p->config)) {
-        op->add(p->be, x, x, r, drop);
-        return x;
+        if (!y.p) y = x;
+        op->add(p->be, y, x, r, drop);
+        return y;
     }
     op->add_norm(p->be, y, a->xhat, a->rstd, x, r, w->gain, w->bias, drop);
     return y;

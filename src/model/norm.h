@@ -11,8 +11,8 @@
  *     r = f(in)
  *     y = norm_output(p, w, a, y, x, r)
  *
- * and the same in reverse for the gradients. In a pre-norm model x is overwritten by y: what
- * backward needs of it is in the norm's own activations.
+ * and the same in reverse for the gradients. In a pre-norm model y may overwrite x: what backward
+ * needs of x is in the norm's own activations.
  */
 #ifndef HEED_MODEL_NORM_H
 #define HEED_MODEL_NORM_H
@@ -31,7 +31,8 @@ struct norm_acts {
 
 void norm_walk(struct walk *k, struct norm_weights *w, const struct heed_config *c);
 void norm_layout(struct norm_acts *a, struct layout *l, int rows);
-/* Output of a sub-layer: a matrix [N,D] of its own with post, absent with pre. */
+/* Output of a sub-layer: a matrix [N,D] of its own; absent where it overwrites x, as it does with
+ * pre unless backward computes the layer again from x. */
 struct mat norm_output_layout(struct layout *l, int rows);
 void norm_scratch(struct scratch *s, struct layout *l, int rows);
 void norm_bind(struct norm_acts *a, int rows);
@@ -41,7 +42,7 @@ struct mat norm_input(const struct pass *p, const struct norm_weights *w, const 
                       struct mat x);
 /* The same again in backward, which computes nothing. */
 struct mat norm_input_kept(const struct norm_acts *a, struct mat x);
-/* Returns the output of the sub-layer, which is y with post and x with pre. */
+/* Returns the output of the sub-layer: y, or x where y is absent. */
 struct mat norm_output(const struct pass *p, const struct norm_weights *w,
                        const struct norm_acts *a, struct mat y, struct mat x, struct mat r,
                        uint32_t site);

@@ -63,6 +63,13 @@ static inline struct drop drop_at(const struct pass *p, float rate, uint32_t sit
     return (struct drop){p->dropout ? rate : 0, p->seed, site};
 }
 
+/* Whether backward must compute the activations of a layer again. Those of the last layer of a
+ * stack are still there. */
+static inline bool pass_recomputes(const struct pass *p, int layer, int last)
+{
+    return layer < last && p->config->recompute == HEED_RECOMPUTE_LAYER;
+}
+
 /* The first rows of a buffer. */
 static inline struct mat mat_top(struct mat m, int rows)
 {
