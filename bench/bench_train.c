@@ -1,9 +1,11 @@
 /*
- * bench_train.c - one optimizer step of the paper's model, timed on given batches.
+ * bench_train.c - one optimizer step of the paper's model, or of another form of it, timed on given
+ * batches.
  *
  *     bench_train [--config small|base|big] [--precision f32|bf16] [--device DEVICE]
- *                 [--threads N] [--rounds N] [--trace] [BATCHES]
+ *                 [--threads N] [--rounds N] [--trace] [--set FIELD=VALUE]... [BATCHES]
  *
+ * --set: a field of config.json, as in --set norm=pre.
  * BATCHES: a batch a line, `source:target` lengths of its sentences. The work of a step is forward,
  * label-smoothed loss, backward and Adam, with dropout 0.1 on sub-layer outputs, embeddings and
  * attention weights. Prints mean milliseconds a step, target tokens/s, the share of the measured
@@ -104,10 +106,14 @@ static double step(struct run *r, struct optimizer *opt, const struct packed *b,
     return loss.smoothed / (double)loss.tokens;
 }
 
+enum { SETS = 16 };
+
 struct options {
     const char *config, *precision, *device, *path;
     int threads, rounds;
     bool trace;
+    char *set[SETS + 1]; /* FIELD=VALUE; the last is NULL */
+    int sets;
 };
 
 static struct options options_read(int argc, char **argv)
@@ -126,10 +132,23 @@ static struct options options_read(int argc, char **argv)
             o.threads = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--rounds") && i + 1 < argc)
             o.rounds = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--set") && i + 1 < argc && o.sets < SETS)
+            o.set[o.sets++] = argv[++i];
         else
             o.path = argv[i];
     }
     return o;
+}
+
+static void config_set(struct heed_config *c, char *const *set)
+{
+    struct heed_error err = {0};
+    for (; *set; set++) {
+        char field[64], *value = strchr(*set, '=');
+        if (!value) bench_die("--set is '%s', expected FIELD=VALUE", *set);
+        snprintf(field, sizeof field, "%.*s", (int)(value - *set), *set);
+        if (heed_config_set(c, field, value + 1, &err)) bench_die("%s", err.text);
+    }
 }
 
 /* MiB: of the device, or of this process */
@@ -145,8 +164,10 @@ static void report(const struct options *o, const struct work *w, struct backend
                    double seconds, double peak, double loss)
 {
     double reached = w->flops / seconds * 1e-9;
-    printf("heed %s %s: step %.2f ms  %.0f tgt tok/s  %.1f GFLOP/s", o->config, o->precision,
-           seconds / w->n * 1e3, w->tokens / seconds, reached);
+    printf("heed %s %s", o->config, o->precision);
+    for (char *const *set = o->set; *set; set++) printf(" %s", *set);
+    printf(": step %.2f ms  %.0f tgt tok/s  %.1f GFLOP/s", seconds / w->n * 1e3,
+           w->tokens / seconds, reached);
     if (peak > 0) printf(" (%.1f%% of the f32 peak of %.1f)", 100 * reached / peak, peak);
     printf("  peak memory %.0f MiB  loss %.3f\n", memory_used(be), loss);
     fflush(stdout);
@@ -163,6 +184,7 @@ int main(int argc, char **argv)
     c.vocab_size = strcmp(o.config, "small") ? 37000 : 8000;
     c.dropout = c.attention_dropout = 0.1f;
     c.ff_dropout = 0;
+    config_set(&c, o.set);
     read_work(&w, o.path, &c);
 
     struct backend *be;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # run.sh - the tests and benchmarks of the archive that on_device.sh made, on a machine with a GPU.
 #
-# usage: run.sh [tests] [bench] [translate] [memcheck] [racecheck]     (default: tests bench)
+# usage: run.sh [tests] [bench] [variants] [translate] [memcheck] [racecheck]     (default: tests bench)
 #        run.sh part memcheck|racecheck PROGRAM [TESTS]
 #
 # DEVICE is the device, cuda:0 unless set. Exit status: the number of programs that failed.
@@ -12,8 +12,8 @@ mkdir -p "$out"
 export LD_LIBRARY_PATH="$PWD/lib:/usr/local/cuda/lib64:${LD_LIBRARY_PATH:-}"
 export HEED_TEST_DEVICE="${DEVICE:-cuda:0}"
 export PATH="$PATH:/usr/local/cuda/bin"
-ops='embed linear attend add_norm embed_bwd linear_bwd attend_bwd add_norm_bwd bias_bwd xent
-    sqnorm adam cast cache_put topk'
+ops='embed linear gate rotate attend add_norm add norm embed_bwd linear_bwd gate_bwd attend_bwd
+    add_norm_bwd add_bwd norm_bwd bias_bwd xent sqnorm adam cast cache_put topk'
 
 # run NAME SECONDS COMMAND...: its output goes to NAME.log
 run() {
@@ -44,7 +44,7 @@ tests() {
     complaints device 20
     # each op in a process of its own, because after an invalid access the device fails for the rest
     # of the process
-    for op in $ops test_model_as_reference 'cached*'; do
+    for op in $ops test_model_as_reference test_recompute 'cached*'; do
         name="op_${op%\*}"
         run "$name" 120 bin/test_ops "$op"
         complaints "$name" 6
@@ -68,6 +68,20 @@ bench() {
         run train_$config 100 bin/bench_train --device "$HEED_TEST_DEVICE" --precision bf16 \
             --config $config --rounds 3 --trace $batches
         cut -c1-120 "$out/train_$config.log"
+    done
+}
+
+# a step of base in other forms; the paper's first and last
+variants() {
+    [ -f data/batches-25000.txt ] || return
+    for form in '' norm=pre activation=gelu activation=silu activation=swiglu position=learned \
+        position=rope position=none bias=true kv_heads=2 kv_heads=1 tie=none recompute=layer \
+        'norm=pre position=rope activation=swiglu kv_heads=2' ''; do
+        set --
+        for field in $form; do set -- "$@" --set "$field"; done
+        run "form_$(echo "$form" | tr ' =' '__')" 60 bin/bench_train --device "$HEED_TEST_DEVICE" \
+            --precision bf16 --rounds 2 "$@" data/batches-25000.txt
+        tail -n 1 "$out/form_$(echo "$form" | tr ' =' '__').log" | cut -c1-160
     done
 }
 
@@ -120,7 +134,7 @@ fi
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,memory.used --format=csv,noheader
 for what in "$@"; do
     case $what in
-    tests | bench | translate) $what ;;
+    tests | bench | variants | translate) $what ;;
     memcheck) sanitizer memcheck 16 ;;
     racecheck) sanitizer racecheck 3 ;;
     *) echo "no $what here" ;;

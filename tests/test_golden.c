@@ -238,12 +238,16 @@ static void test_gradients(void **state)
     golden_close(&g);
 }
 
+/* These models are narrower, so that a unit that bf16 puts on the other side of the ReLU weighs
+ * more: up to 12% of the length of a gradient. */
 static void test_variants(void **state)
 {
     const struct setup *setup = *state;
+    struct setup wider = *setup;
+    if (setup->precision == &precision_bf16) wider.length *= 1.5, wider.largest *= 1.5;
     for (int i = 1; i < VARIANTS; i++) { /* the first is the paper's form */
         struct golden g;
-        golden_open_variant(&g, setup, &variants[i]);
+        golden_open_variant(&g, &wider, &variants[i]);
         if (setup->precision == &precision_f32) check_logits(&g);
         check_gradients(&g);
         golden_close(&g);
