@@ -41,11 +41,15 @@ VARIANTS = {
 }
 
 
+# With seed 1 a unit of this model lies so near 0 that bf16 puts it on the other side of the ReLU.
+SEED = {"tie_decoder": 2}
+
+
 def main():
     here = Path(__file__).parent / "variants"
     here.mkdir(exist_ok=True)
     for name in sys.argv[1:] or VARIANTS:
-        torch.manual_seed(1)
+        torch.manual_seed(SEED.get(name, 1))
         c = SimpleNamespace(**vars(PAPER) | SHAPE | VARIANTS[name])
         out = describe(parameters(c), [draw_batch(BATCH)], c)
         save(here / f"{name}.safetensors", out)
