@@ -79,9 +79,10 @@ variants() {
         'norm=pre position=rope activation=swiglu kv_heads=2' ''; do
         set --
         for field in $form; do set -- "$@" --set "$field"; done
-        run "form_$(echo "$form" | tr ' =' '__')" 60 bin/bench_train --device "$HEED_TEST_DEVICE" \
+        name="form_$(echo "$form" | tr ' =' '__')"
+        run "$name" 60 bin/bench_train --device "$HEED_TEST_DEVICE" \
             --precision bf16 --rounds 2 "$@" data/batches-25000.txt
-        tail -n 1 "$out/form_$(echo "$form" | tr ' =' '__').log" | cut -c1-160
+        tail -n 1 "$out/$name.log" | cut -c1-160
     done
 }
 
@@ -119,7 +120,7 @@ sanitizer() {
             echo "train *_$test*"
         done
         for test in threads attention lengths alignment nothing; do echo "session *_$test"; done
-        for op in $ops test_model_as_reference 'cached*'; do echo "ops $op"; done
+        for op in $ops test_model_as_reference test_recompute 'cached*'; do echo "ops $op"; done
     } | xargs -P "$2" -L 1 ./run.sh part "$1"
 }
 

@@ -274,17 +274,23 @@ static void call_add_norm(struct backend *be, const struct trial *t, const struc
                      t->drop);
 }
 
-static void plan_add_norm_bwd(struct trial *t)
+/* What backward of a norm adds to and reads. */
+static void plan_norm_gradients(struct trial *t)
 {
-    act(t, OUT, "dx", t->rows, t->cols, t->act);
-    act(t, OUT, "dr", t->rows, t->cols, t->act);
-    t->flags &BIAS ? par(t, ADD, "drb", 1, t->cols, TYPE_F32), sums_rows(t, 1) : absent(t);
     par(t, ADD, "dg", 1, t->cols, TYPE_F32);
     par(t, ADD, "db", 1, t->cols, TYPE_F32);
     act(t, IN, "dy", t->rows, t->cols, t->act);
     act(t, IN, "xhat", t->rows, t->cols, t->act);
     slot_add(t, IN, "rstd", t->rows, 1, TYPE_F32, true, 0.5, 2);
     par(t, IN, "g", 1, t->cols, TYPE_F32);
+}
+
+static void plan_add_norm_bwd(struct trial *t)
+{
+    act(t, OUT, "dx", t->rows, t->cols, t->act);
+    act(t, OUT, "dr", t->rows, t->cols, t->act);
+    t->flags &BIAS ? par(t, ADD, "drb", 1, t->cols, TYPE_F32), sums_rows(t, 1) : absent(t);
+    plan_norm_gradients(t);
 }
 static void call_add_norm_bwd(struct backend *be, const struct trial *t, const struct mat *m,
                               const int32_t *ints)
@@ -342,12 +348,7 @@ static void call_norm(struct backend *be, const struct trial *t, const struct ma
 static void plan_norm_bwd(struct trial *t)
 {
     act(t, t->flags & BETA ? ADD : OUT, "dx", t->rows, t->cols, t->act);
-    par(t, ADD, "dg", 1, t->cols, TYPE_F32);
-    par(t, ADD, "db", 1, t->cols, TYPE_F32);
-    act(t, IN, "dy", t->rows, t->cols, t->act);
-    act(t, IN, "xhat", t->rows, t->cols, t->act);
-    slot_add(t, IN, "rstd", t->rows, 1, TYPE_F32, true, 0.5, 2);
-    par(t, IN, "g", 1, t->cols, TYPE_F32);
+    plan_norm_gradients(t);
 }
 static void call_norm_bwd(struct backend *be, const struct trial *t, const struct mat *m,
                           const int32_t *ints)
@@ -600,35 +601,41 @@ static void test_op(void **state)
 static const int src_len[] = {4, 1, 7, 3}, tgt_len[] = {3, 5, 1, 6};
 enum { N = 4 };
 
-/* With dropout: the masks too must be the same. */
-static void check_model_as_reference(const char *name, const struct heed_config *config)
+/* Loss and gradients of one batch, with dropout; the caller frees the gradients. */
+static float *gradients_of(const char *device, const struct heed_config *config,
+                           struct precision precision, struct loss *loss)
 {
-    const char *const device[2] = {"ref", device_or_cpu()};
     const struct loss_options o = {
         .label_smoothing = 0.1f, .backward = true, .dropout = true, .seed = 42};
     struct heed_error err = {0};
-    struct toy t[2];
+    struct toy t;
     struct toy_batch b;
-    struct loss loss[2] = {0};
+    toy_open(&t, device, config, precision, true);
     toy_batch(&b, N, src_len, tgt_len, toy_config.vocab_size, 3);
-    for (int i = 0; i < 2; i++) {
-        toy_open(&t[i], device[i], config, precision_f32, true);
-        assert_int_equal(run_loss(t[i].run, &b.packed, &o, &loss[i], &err), HEED_OK);
-    }
-    if (!(fabs(loss[1].smoothed - loss[0].smoothed) <= 1e-6 * loss[0].smoothed))
-        fail_msg("%s: the loss is %.9g, expected %.9g", name, loss[1].smoothed, loss[0].smoothed);
-    assert_true(fabs(loss[1].nll - loss[0].nll) <= 1e-6 * loss[0].nll);
-    const float *want = t[0].run->grad.p;
-    float *found = malloc(t[0].p->n * sizeof *found);
-    assert_non_null(found);
-    t[1].be->op->download(t[1].be, found, t[1].run->grad.p, t[0].p->n * sizeof *found);
-    assert_int_equal(t[1].be->op->sync(t[1].be, &err), HEED_OK);
-    for (size_t i = 0; i < t[0].p->n; i++)
+    assert_int_equal(run_loss(t.run, &b.packed, &o, loss, &err), HEED_OK);
+    float *g = malloc(t.p->n * sizeof *g);
+    assert_non_null(g);
+    t.be->op->download(t.be, g, t.run->grad.p, t.p->n * sizeof *g);
+    assert_int_equal(t.be->op->sync(t.be, &err), HEED_OK);
+    toy_close(&t);
+    return g;
+}
+
+/* With dropout: the masks too must be the same. */
+static void check_model_as_reference(const char *name, const struct heed_config *config)
+{
+    struct loss want_loss = {0}, loss = {0};
+    float *want = gradients_of("ref", config, precision_f32, &want_loss);
+    float *found = gradients_of(device_or_cpu(), config, precision_f32, &loss);
+    if (!(fabs(loss.smoothed - want_loss.smoothed) <= 1e-6 * want_loss.smoothed))
+        fail_msg("%s: the loss is %.9g, expected %.9g", name, loss.smoothed, want_loss.smoothed);
+    assert_true(fabs(loss.nll - want_loss.nll) <= 1e-6 * want_loss.nll);
+    for (size_t i = 0; i < parameters_count(config); i++)
         if (!(fabsf(found[i] - want[i]) <= 1e-5f * fmaxf(1, fabsf(want[i]))))
             fail_msg("%s: gradient %zu is %.9g, expected %.9g", name, i, (double)found[i],
                      (double)want[i]);
+    free(want);
     free(found);
-    for (int i = 0; i < 2; i++) toy_close(&t[i]);
 }
 
 static void test_model_as_reference(void **state)
@@ -640,26 +647,6 @@ static void test_model_as_reference(void **state)
     }
 }
 
-/* Gradients of one batch; the caller frees them. */
-static float *gradients_of(const struct heed_config *config, struct precision precision)
-{
-    const struct loss_options o = {
-        .label_smoothing = 0.1f, .backward = true, .dropout = true, .seed = 42};
-    struct heed_error err = {0};
-    struct toy t;
-    struct toy_batch b;
-    struct loss loss = {0};
-    toy_open(&t, device_or_cpu(), config, precision, true);
-    toy_batch(&b, N, src_len, tgt_len, toy_config.vocab_size, 3);
-    assert_int_equal(run_loss(t.run, &b.packed, &o, &loss, &err), HEED_OK);
-    float *g = malloc(t.p->n * sizeof *g);
-    assert_non_null(g);
-    t.be->op->download(t.be, g, t.run->grad.p, t.p->n * sizeof *g);
-    assert_int_equal(t.be->op->sync(t.be, &err), HEED_OK);
-    toy_close(&t);
-    return g;
-}
-
 /* Layers that backward computes again give the same gradients, bit for bit. */
 static void test_recompute(void **state)
 {
@@ -668,9 +655,10 @@ static void test_recompute(void **state)
         struct heed_config c = variant_config(&variants[v / 2], &toy_config);
         struct precision precision = v % 2 ? precision_bf16 : precision_f32;
         c.decoder_layers = 3;
-        float *want = gradients_of(&c, precision);
+        struct loss loss = {0};
+        float *want = gradients_of(device_or_cpu(), &c, precision, &loss);
         c.recompute = HEED_RECOMPUTE_LAYER;
-        float *found = gradients_of(&c, precision);
+        float *found = gradients_of(device_or_cpu(), &c, precision, &loss);
         if (memcmp(found, want, parameters_count(&c) * sizeof *want) != 0)
             fail_msg("%s: recomputed gradients differ", variants[v / 2].name);
         free(want);

@@ -7,7 +7,7 @@
 #include "model/pass.h"
 #include "model/walk.h"
 
-/* Of one stack. */
+/* The weights of one stack. */
 struct embedding_weights {
     struct mat table;    /* [V,D] */
     struct mat position; /* [max_length,D] where positions are learned */
