@@ -185,7 +185,8 @@ static void test_config(void **state)
 
 static const char *guess(const char *word)
 {
-    static const char *const name[] = {"translate", NULL, "train", "average", "zh"};
+    static const char *const name[] = {"translate", NULL,   "train",  "average", "zh",   "pre",
+                                       "gelu",      "relu", "swiglu", "rope",    "none", "linear"};
     const char *best = NULL;
     for (size_t i = 0; i < sizeof name / sizeof *name; i++) best = heed_nearer(word, best, name[i]);
     return best;
@@ -198,7 +199,17 @@ static void test_nearer(void **state)
     assert_string_equal(guess("trainslate"), "translate");
     assert_string_equal(guess("aver"), "average");
     assert_string_equal(guess("zn"), "zh");
+    assert_string_equal(guess("per"), "pre");
+    assert_string_equal(guess("gleu"), "gelu");
+    assert_string_equal(guess("swigul"), "swiglu");
+    assert_string_equal(guess("rop"), "rope");
+    assert_string_equal(guess("non"), "none");
+    assert_string_equal(guess("liniar"), "linear");
     assert_null(guess("xyzzy"));
+    assert_null(guess("sine"));
+    assert_null(guess("tanh"));
+    assert_null(guess("post"));
+    assert_null(guess("ff"));
     assert_null(guess(""));
     assert_null(guess(NULL));
     assert_null(guess("a word that is far too long to be one that anybody mistyped, truly"));

@@ -68,9 +68,30 @@ fi
 
 # shapes and vocabularies that make no sense
 refuses 2 "16.*3|3.*16" $(but heads 3) --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
-refuses 2 "heads is 2, expected a multiple of kv_heads, 3" $train --kv-heads 3 --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
-refuses 2 "d-k is '2000', expected a whole number from 0 to 1024" $train --d-k 2000 --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
-refuses 2 "--bias takes no value, found 'yes'" $train --bias=yes --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
+
+# forms of the model that make no sense: the options and the sentence
+forms=(
+    "--norm per: --norm is 'per', expected post or pre; did you mean pre\?"
+    "--activation gleu: --activation is 'gleu', .*; did you mean gelu\?"
+    "--activation swigul: --activation is 'swigul', .*; did you mean swiglu\?"
+    "--activation tanh: --activation is 'tanh', expected relu, gelu, silu or swiglu$"
+    "--position rop: --position is 'rop', .*; did you mean rope\?"
+    "--tie decodr: --tie is 'decodr', .*; did you mean decoder\?"
+    "--recompute layers: --recompute is 'layers', .*; did you mean layer\?"
+    "--kv-heads 3: heads is 2, expected a multiple of kv_heads, 3"
+    "--position rope --d-k 5: position is rope and d_k is 5, expected an even number"
+    "--d-k 2000: d-k is '2000', expected a whole number from 0 to 1024"
+    "--d-v -1: d-v is '-1', expected a whole number from 0 to 1024"
+    "--bias=yes: --bias takes no value, found 'yes'"
+)
+for form in "${forms[@]}"; do
+    refuses 2 "${form#*: }" $train ${form%%: *} --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
+done
+# an odd width is the sinusoid's trouble alone
+odd="$(but d-model 15 | sed 's/--heads 2/--heads 3/') --src $dir/a --tgt $dir/b --out $dir/odd"
+refuses 2 "position is sinusoid and d_model is 15, expected an even number" $odd
+accepts $odd --position learned
+accepts translate --model "$dir/odd" hello
 refuses 2 "beta1" $train --beta1 1 --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
 refuses 2 "200.*128" $(but encoder-layers 200) --src "$dir/a" --tgt "$dir/b" --out "$dir/o1"
 refuses 1 "100000" vocab --size 100000 --out "$dir/v" "$dir/a"
@@ -89,8 +110,10 @@ refuses 1 "310 pieces, expected 300" translate --model "$dir/o4"
 # a configuration that int8 weights do not support is refused before anything is written
 accepts $(but d-ff 24) --src "$dir/a" --tgt "$dir/b" --out "$dir/uneven"
 for weights in bf16 int8; do
-    refuses 1 "d_ff 24, expected multiples of 16" quantize --weights $weights --out "$dir/o5" "$dir/uneven"
+    refuses 1 "inner width of the feed-forward is 24, expected multiples of 16" quantize --weights $weights --out "$dir/o5" "$dir/uneven"
 done
+accepts $(but d-model 24) --activation swiglu --src "$dir/a" --tgt "$dir/b" --out "$dir/gated"
+refuses 1 "d_model is 24 and the inner width of the feed-forward is 16" quantize --out "$dir/o5" "$dir/gated"
 
 # damaged models
 accepts quantize --out "$dir/int8" "$dir/o3"

@@ -348,7 +348,9 @@ static void test_check_refuses(void **state)
     c.d_model = 15;
     c.heads = 5;
     assert_int_equal(config_check(&c, &err), HEED_EARG);
-    assert_says(err, "d_model is 15, expected an even number");
+    assert_says(err, "position is sinusoid and d_model is 15, expected an even number");
+    c.position = HEED_POSITION_NONE; /* the only kind that pairs numbers of a row is sinusoid */
+    assert_int_equal(config_check(&c, &err), HEED_OK);
     c = preset("base");
     c.attention_dropout = NAN;
     assert_int_equal(config_check(&c, &err), HEED_EARG);
@@ -468,6 +470,8 @@ static void test_set(void **state)
         {"activation", "glu",
          "activation is 'glu', expected relu, gelu, silu or swiglu; did you mean gelu?"},
         {"norm", "pots", "norm is 'pots', expected post or pre; did you mean post?"},
+        {"norm", "per", "norm is 'per', expected post or pre; did you mean pre?"},
+        {"norm", "rms", "norm is 'rms', expected post or pre"},
         {"bias", "yes", "bias is 'yes', expected true or false"},
         {"head", "8", "field \"head\" is unknown; did you mean heads?"},
         {"xyzzy", "8", "field \"xyzzy\" is unknown"},

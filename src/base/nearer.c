@@ -4,27 +4,29 @@
 #include <limits.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "heed.h"
 
 enum { WORD_MAX = 64 };
 
-/* Insertions, deletions and replacements that turn a into b; both are shorter than WORD_MAX. */
+/* Insertions, deletions, replacements and swaps of two neighbouring letters that turn a into b;
+ * both are shorter than WORD_MAX. d[i][j] is the distance of the first i letters of a from the
+ * first j of b. */
 static int edit_distance(const char *a, const char *b)
 {
     int na = (int)strlen(a), nb = (int)strlen(b);
-    int row[WORD_MAX];
-    for (int j = 0; j <= nb; j++) row[j] = j;
-    for (int i = 1; i <= na; i++) {
-        int diagonal = row[0];
-        row[0] = i;
+    int d[WORD_MAX][WORD_MAX];
+    for (int i = 0; i <= na; i++) d[i][0] = i;
+    for (int j = 0; j <= nb; j++) d[0][j] = j;
+    for (int i = 1; i <= na; i++)
         for (int j = 1; j <= nb; j++) {
-            int replaced = diagonal + (a[i - 1] != b[j - 1]);
-            int shorter = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-            diagonal = row[j];
-            row[j] = replaced < shorter ? replaced : shorter;
+            bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            int replaced = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            int shorter = int_min(d[i - 1][j], d[i][j - 1]) + 1;
+            d[i][j] = int_min(replaced, shorter);
+            if (swapped) d[i][j] = int_min(d[i][j], d[i - 2][j - 2] + 1);
         }
-    }
-    return row[nb];
+    return d[na][nb];
 }
 
 /* INT_MAX: the candidate cannot be what was meant. */
@@ -34,7 +36,7 @@ static int distance(const char *word, const char *candidate)
     size_t n = strlen(word);
     /* a word cut short counts as one typing error, since people abbreviate */
     if (n >= 3 && strncmp(candidate, word, n) == 0) return 1;
-    int limit = n < 4 ? 1 : n < 8 ? 2 : 3;
+    int limit = n < 5 ? 1 : n < 8 ? 2 : 3;
     int edits = edit_distance(word, candidate);
     return edits <= limit ? edits : INT_MAX;
 }

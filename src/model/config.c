@@ -382,9 +382,10 @@ enum heed_status config_check(const struct heed_config *c, struct heed_error *er
         st = heed_config_set(&again, f->name, config_show(value, c, f), err);
         if (st) return st;
     }
-    if (c->d_model % 2)
+    if (c->position == HEED_POSITION_SINUSOID && c->d_model % 2)
         return error_set(err, HEED_EARG,
-                         "d_model is %d, expected an even number (positions pair sin and cos)",
+                         "position is sinusoid and d_model is %d, expected an even number (sines "
+                         "and cosines alternate)",
                          c->d_model);
     st = check_heads(c, err);
     if (st) return st;

@@ -238,8 +238,9 @@ enum heed_status weights_open_packed(struct parameters **out, struct backend *be
 {
     if (!parameters_fit_panels(c))
         return error_set(err, HEED_EUNSUPPORTED,
-                         "d_model is %d and d_ff %d, expected multiples of %d for bf16 and int8",
-                         c->d_model, c->d_ff, PACK_ROWS);
+                         "d_model is %d and the inner width of the feed-forward is %d, expected "
+                         "multiples of %d for bf16 and int8",
+                         c->d_model, feed_forward_width(c), PACK_ROWS);
     struct reading r = {.path = path, .err = err};
     enum heed_status s = safetensors_open(&r.file, path, err);
     if (s) return s;
