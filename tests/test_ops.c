@@ -666,10 +666,10 @@ static void test_recompute(void **state)
     }
 }
 
-enum { TOP = 3, LENGTH = 6 };
+enum { TOP = 3, LENGTH = 16 }; /* LENGTH: toy_config's max_length */
 
-/* Greedy translation of a batch, LENGTH positions for each sentence, by the cache, whose rows are
- * out of order. What was fed in and found is left in the arrays. */
+/* Greedy translation of a batch to its full length, LENGTH positions for each sentence, by the
+ * cache, whose rows are out of order. What was fed in and found is left in the arrays. */
 static void greedy(struct toy *t, const struct toy_batch *b, int32_t fed[N][LENGTH],
                    int32_t id[LENGTH][N][TOP], float score[LENGTH][N][TOP])
 {
@@ -721,6 +721,7 @@ static void check_cached_is_recomputed(const char *device, const char *name,
     struct toy_batch b;
     int32_t fed[N][LENGTH], id[LENGTH][N][TOP], want_id[N * LENGTH][TOP];
     float score[LENGTH][N][TOP], want_score[N * LENGTH][TOP], logits[N * LENGTH * V];
+    assert_int_equal(LENGTH, config->max_length);
     toy_open(&t, device, config, precision_f32, false);
     toy_batch(&b, N, src_len, full, V, 3);
     greedy(&t, &b, fed, id, score);

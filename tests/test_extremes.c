@@ -1,0 +1,404 @@
+/*
+ * test_extremes.c - numbers that hold: attention with scores of 1e4 of either sign, with queries
+ * that see no key, and every form of the model on sentences of one token and of max_length tokens,
+ * in f32 and bf16, against the reference. On every instruction set of this CPU, or on a device: see
+ * device.h.
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include "device.h"
+#include "ops/bf16.h"
+#include "toy.h"
+#include "variants.h"
+
+/* The first is on every machine. */
+static const char *const cpus[] = {"cpu:baseline", "cpu:avx2", "cpu:avx512", NULL};
+
+/* Runs a check on the device, or on each instruction set of this CPU. */
+static void on_each(void (*check)(const char *device, const void *what), const void *what)
+{
+    const char *const named[] = {device_named(), NULL};
+    for (const char *const *device = *named ? named : cpus; *device; device++) {
+        struct heed_error err = {0};
+        struct backend *be;
+        enum heed_status status = backend_open(&be, *device, 2, &err);
+        if (status == HEED_EUNSUPPORTED && !*named && device != cpus) continue;
+        if (status) fail_msg("%s", err.text);
+        be->op->close(be);
+        check(*device, what);
+    }
+}
+
+/* ---- attention alone ---- */
+
+enum { HEADS = 2, WIDTH = 16, COLS = HEADS * WIDTH, SENTENCES = 4, ROWS = 512 };
+
+/* Sentences of some queries and keys each. */
+struct scene {
+    const char *name;
+    int queries[SENTENCES], keys[SENTENCES];
+    bool causal;
+    bool steep; /* scores of 1e4 of either sign; otherwise of about 1 */
+};
+
+/* Long sentences are several tiles of keys for every backend. */
+static const struct scene scenes[] = {
+    {"scores of 1e4", {5, 1, 70, 3}, {7, 3, 300, 1}, false, true},
+    {"scores of 1e4, causal", {7, 1, 150, 2}, {7, 3, 150, 300}, true, true},
+    {"no keys", {5, 1, 70, 3}, {0, 3, 0, 300}, false, false},
+    {"fewer keys than queries", {7, 2, 150, 40}, {2, 1, 5, 0}, true, false},
+};
+enum { SCENES = sizeof scenes / sizeof *scenes };
+
+/* All arrays of an attention and of its gradients, in double. */
+struct numbers {
+    double q[ROWS * COLS], k[ROWS * COLS], v[ROWS * COLS], dout[ROWS * COLS];
+    double o[ROWS * COLS], lse[ROWS * HEADS], weights[ROWS * HEADS * ROWS];
+    double dq[ROWS * COLS], dk[ROWS * COLS], dv[ROWS * COLS];
+};
+
+static double rounded(double x, enum type type)
+{
+    return type == TYPE_BF16 ? (double)bf16_to_float(bf16_from_float((float)x)) : (double)(float)x;
+}
+
+/* Inputs that the type has without rounding, and outputs that are NaN until they are written. A
+ * steep score is exact in every type: q and k are small whole numbers, and so is sqrt(WIDTH). One
+ * column is worth up to 1 of a score, so that several keys share the weight; the others make it
+ * 10335 or -10335. Of the first 128 keys all scores have one sign, later the sign changes. */
+static void numbers_draw(struct numbers *x, bool steep, enum type type)
+{
+    uint64_t seed = 3;
+    double *all = (double *)x;
+    for (size_t i = 0; i < sizeof *x / sizeof *all; i++) all[i] = (double)NAN;
+    for (int i = 0; i < ROWS * COLS; i++) {
+        int row = i / COLS;
+        bool fine = i % WIDTH == 0, low = row < 128 || row % 128 == 3;
+        x->q[i] = rounded(random_unit(&seed) * 2 - 1, type);
+        x->k[i] = rounded(random_unit(&seed) * 2 - 1, type);
+        /* where v is 1, o is the sum of the weights */
+        x->v[i] = fine ? 1 : rounded(random_unit(&seed) * 2 - 1, type);
+        x->dout[i] = rounded(random_unit(&seed) * 2 - 1, type);
+        if (!steep) continue;
+        x->q[i] = fine ? 1 : row % 2 ? -52 : 52;
+        x->k[i] = fine ? row % 5 : low ? -53 : 53;
+    }
+}
+
+/* The numbers of a matrix on a backend, in its type, and back. */
+static struct mat matrix_put(struct backend *be, const double *from, int rows, int cols,
+                             enum type type)
+{
+    struct heed_error err = {0};
+    size_t n = (size_t)rows * cols;
+    void *host = malloc(n * 8), *p = NULL;
+    assert_non_null(host);
+    for (size_t i = 0; i < n; i++) {
+        if (type == TYPE_F64) ((double *)host)[i] = from[i];
+        if (type == TYPE_F32) ((float *)host)[i] = (float)from[i];
+        if (type == TYPE_BF16) ((uint16_t *)host)[i] = bf16_from_float((float)from[i]);
+    }
+    assert_int_equal(be->op->alloc(be, &p, n * type_size(type), USED_WHOLE, &err), HEED_OK);
+    be->op->upload(be, p, host, n * type_size(type));
+    assert_int_equal(be->op->sync(be, &err), HEED_OK);
+    free(host);
+    return mat_make(p, rows, cols, type);
+}
+
+static void matrix_take(struct backend *be, struct mat m, double *to)
+{
+    struct heed_error err = {0};
+    size_t n = (size_t)m.rows * m.cols;
+    void *host = malloc(n * 8);
+    assert_non_null(host);
+    be->op->download(be, host, m.p, n * type_size(m.type));
+    if (be->op->sync(be, &err)) fail_msg("%s", err.text);
+    for (size_t i = 0; i < n; i++) {
+        if (m.type == TYPE_F64) to[i] = ((double *)host)[i];
+        if (m.type == TYPE_F32) to[i] = (double)((float *)host)[i];
+        if (m.type == TYPE_BF16) to[i] = (double)bf16_to_float(((uint16_t *)host)[i]);
+    }
+    be->op->free(be, m.p);
+    free(host);
+}
+
+/* Where the sentences of a scene begin, and their lengths. */
+struct places {
+    int32_t q[SENTENCES + 1], k[SENTENCES], klen[SENTENCES];
+};
+
+static struct seqs scene_seqs(const struct scene *s, struct places *p, struct backend *be)
+{
+    struct seqs seqs = {.n = SENTENCES, .causal = s->causal};
+    struct heed_error err = {0};
+    void *device = NULL;
+    *p = (struct places){0};
+    for (int b = 0; b < SENTENCES; b++) {
+        p->q[b + 1] = p->q[b] + s->queries[b];
+        p->klen[b] = s->keys[b];
+        if (b) p->k[b] = p->k[b - 1] + s->keys[b - 1];
+        if (s->queries[b] > seqs.max_q) seqs.max_q = s->queries[b];
+        if (s->keys[b] > seqs.max_k) seqs.max_k = s->keys[b];
+    }
+    assert_int_equal(be->op->alloc(be, &device, sizeof *p, USED_WHOLE, &err), HEED_OK);
+    be->op->upload(be, device, p, sizeof *p);
+    const struct places *there = device;
+    seqs.q = there->q, seqs.k = there->k, seqs.klen = there->klen;
+    return seqs;
+}
+
+/* Forward of a scene on a backend: writes o, lse and weights. Backward: from o and lse, dq, dk and
+ * dv. plain: the type of lse and weights. */
+static void attend_on(struct backend *be, const struct scene *s, struct numbers *x, bool backward,
+                      enum type type, enum type plain)
+{
+    struct places places;
+    struct seqs seqs = scene_seqs(s, &places, be);
+    struct attention a = {.q = matrix_put(be, x->q, ROWS, COLS, type),
+                          .k = matrix_put(be, x->k, ROWS, COLS, type),
+                          .v = matrix_put(be, x->v, ROWS, COLS, type),
+                          .o = matrix_put(be, x->o, ROWS, COLS, type),
+                          .lse = matrix_put(be, x->lse, ROWS, HEADS, plain),
+                          .heads = HEADS,
+                          .seqs = seqs};
+    struct mat weights = matrix_put(be, x->weights, ROWS * HEADS, ROWS, plain);
+    struct mat dq = matrix_put(be, x->dq, ROWS, COLS, type);
+    struct mat dk = matrix_put(be, x->dk, ROWS, COLS, type);
+    struct mat dv = matrix_put(be, x->dv, ROWS, COLS, type);
+    struct mat dout = matrix_put(be, x->dout, ROWS, COLS, type);
+    if (backward) {
+        be->op->attend_bwd(be, &a, dq, dk, dv, dout);
+    } else {
+        a.weights = mat_cols(weights, 0, seqs.max_k);
+        be->op->attend(be, &a);
+    }
+    matrix_take(be, a.q, x->q), matrix_take(be, a.k, x->k), matrix_take(be, a.v, x->v);
+    matrix_take(be, a.o, x->o), matrix_take(be, a.lse, x->lse);
+    matrix_take(be, weights, x->weights), matrix_take(be, dout, x->dout);
+    matrix_take(be, dq, x->dq), matrix_take(be, dk, x->dk), matrix_take(be, dv, x->dv);
+    be->op->free(be, (void *)seqs.q); /* the first of the places */
+}
+
+/* Found is what was expected, to a part of the largest; NaN only where nothing is to be written. */
+static void check_near(const char *what, const double *found, const double *want, size_t n,
+                       double part)
+{
+    double largest = 0;
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(want[i])) largest = fmax(largest, fabs(want[i]));
+    for (size_t i = 0; i < n; i++) {
+        bool same = found[i] == want[i] || (isnan(found[i]) && isnan(want[i]));
+        if (!same && !(fabs(found[i] - want[i]) <= part * largest))
+            fail_msg("%s[%zu] is %.9g, expected %.9g", what, i, found[i], want[i]);
+    }
+}
+
+/* How many keys query i of sentence b sees. */
+static int keys_seen(const struct scene *s, int b, int i)
+{
+    int seen = s->causal ? s->keys[b] - (s->queries[b] - 1 - i) : s->keys[b];
+    return seen > 0 ? seen : 0;
+}
+
+/* What must be so whatever the type: a query without keys has the output 0, another has weights of
+ * the sum 1. */
+static void check_rows(const char *what, const struct scene *s, const struct numbers *x,
+                       double part)
+{
+    for (int b = 0, row = 0; b < SENTENCES; b++)
+        for (int i = 0; i < s->queries[b]; i++, row++) {
+            int seen = keys_seen(s, b, i);
+            for (int h = 0; h < HEADS; h++) {
+                double sum = 0, lse = x->lse[row * HEADS + h];
+                for (int j = 0; j < s->keys[b]; j++)
+                    sum += x->weights[(row * HEADS + h) * ROWS + j];
+                if (!(fabs(sum - (seen > 0)) <= part) ||
+                    !(fabs(x->o[row * COLS + h * WIDTH] - (seen > 0)) <= 1e-5))
+                    fail_msg("%s: query %d has weights of the sum %.9g and the output %.9g", what,
+                             row, sum, x->o[row * COLS + h * WIDTH]);
+                if (seen > 0 ? !isfinite(lse) : lse != -INFINITY)
+                    fail_msg("%s: query %d sees %d keys and has lse %g", what, row, seen, lse);
+                if (s->steep && !(fabs(lse) > 1e4))
+                    fail_msg("%s: query %d has lse %g, expected 1e4", what, row, lse);
+            }
+            for (int c = 0; c < COLS && seen == 0; c++)
+                if (x->o[row * COLS + c] != 0)
+                    fail_msg("%s: query %d sees no key and has output %g", what, row,
+                             x->o[row * COLS + c]);
+        }
+}
+
+static void check_no_gradient(const char *what, const struct scene *s, const struct numbers *x)
+{
+    for (int b = 0, row = 0; b < SENTENCES; b++)
+        for (int i = 0; i < s->queries[b]; i++, row++)
+            for (int c = 0; c < COLS && keys_seen(s, b, i) == 0; c++)
+                if (x->dq[row * COLS + c] != 0)
+                    fail_msg("%s: query %d sees no key and has gradient %g", what, row,
+                             x->dq[row * COLS + c]);
+}
+
+static void check_scene(const char *device, const void *what)
+{
+    static struct numbers want, found;
+    const struct scene *s = what;
+    struct heed_error err = {0};
+    struct backend *ref, *be;
+    assert_int_equal(ref_open(&ref, &err), HEED_OK);
+    assert_int_equal(backend_open(&be, device, 2, &err), HEED_OK);
+    for (enum type type = TYPE_F32; type <= TYPE_BF16; type++) {
+        char name[128];
+        /* In f32 an lse of 1e4 is rounded to 2^-10, and a weight to a thousandth of itself. */
+        double part = type == TYPE_BF16 ? 0x1p-7 : s->steep ? 1e-3 : 1e-5;
+        double weight = s->steep ? 2e-3 : 1e-5;
+        snprintf(name, sizeof name, "%s, %s, %s", device, s->name, type ? "bf16" : "f32");
+        numbers_draw(&found, s->steep, type);
+        numbers_draw(&want, s->steep, type);
+        attend_on(ref, s, &want, false, TYPE_F64, TYPE_F64);
+        attend_on(be, s, &found, false, type, TYPE_F32);
+        check_rows(name, s, &want, 1e-9);
+        check_rows(name, s, &found, weight);
+        check_near(name, found.o, want.o, ROWS * COLS, part);
+        check_near(name, found.lse, want.lse, ROWS * HEADS, 1e-6);
+        check_near(name, found.weights, want.weights, ROWS * HEADS * ROWS, weight);
+        /* backward of both begins with the same rounded numbers */
+        memcpy(want.o, found.o, sizeof want.o);
+        memcpy(want.lse, found.lse, sizeof want.lse);
+        attend_on(ref, s, &want, true, TYPE_F64, TYPE_F64);
+        attend_on(be, s, &found, true, type, TYPE_F32);
+        check_no_gradient(name, s, &found);
+        check_near(name, found.dq, want.dq, ROWS * COLS, part);
+        check_near(name, found.dk, want.dk, ROWS * COLS, part);
+        check_near(name, found.dv, want.dv, ROWS * COLS, part);
+    }
+    be->op->close(be);
+    ref->op->close(ref);
+}
+
+static void test_scene(void **state)
+{
+    on_each(check_scene, *state);
+}
+
+/* ---- the whole model ---- */
+
+/* Lengths of sentences; toy_config has max_length 16. */
+struct lengths {
+    const char *name;
+    int n, src[4], tgt[4];
+};
+
+static const struct lengths lengths[] = {
+    {"one token", 1, {1}, {1}},
+    {"max_length tokens", 1, {16}, {16}},
+    {"one token and max_length tokens", 4, {1, 16, 1, 16}, {16, 1, 1, 16}},
+};
+enum { LENGTHS = sizeof lengths / sizeof *lengths };
+
+/* Loss and gradients of a batch without dropout; the caller frees the gradients. `steep`: the
+ * factor of the matrices that give scores. */
+static float *gradients_of(const char *device, const struct heed_config *c,
+                           struct precision precision, const struct lengths *l, double steep,
+                           struct loss *loss)
+{
+    const struct loss_options o = {.label_smoothing = 0.1f, .backward = true};
+    struct heed_error err = {0};
+    struct parameter list[256];
+    struct toy_batch b;
+    struct toy t;
+    toy_open(&t, device, c, precision, true);
+    toy_batch(&b, l->n, l->src, l->tgt, c->vocab_size, 3);
+    float *g = malloc(t.p->n * sizeof *g);
+    assert_non_null(g);
+    t.be->op->download(t.be, g, t.p->master.p, t.p->n * sizeof *g);
+    assert_int_equal(t.be->op->sync(t.be, &err), HEED_OK);
+    int n = parameters_list(c, list, 256);
+    assert_true(n <= 256);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < list[i].rows * list[i].cols; k++)
+            if (strstr(list[i].name, ".q_proj.weight") || strstr(list[i].name, ".k_proj.weight"))
+                g[list[i].at + k] *= (float)steep;
+    t.be->op->upload(t.be, t.p->master.p, g, t.p->n * sizeof *g);
+    parameters_refresh_copy(t.p);
+    assert_int_equal(run_loss(t.run, &b.packed, &o, loss, &err), HEED_OK);
+    t.be->op->download(t.be, g, t.run->grad.p, t.p->n * sizeof *g);
+    assert_int_equal(t.be->op->sync(t.be, &err), HEED_OK);
+    toy_close(&t);
+    return g;
+}
+
+/* The length of a - b; b may be NULL. */
+static double length_of(const float *a, const float *b, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        double d = (double)a[i] - (b ? (double)b[i] : 0);
+        sum += d * d;
+    }
+    return sqrt(sum);
+}
+
+/* A sentence of an extreme length gives the loss and the gradients of the reference. */
+static void check_lengths(const char *device, const void *what)
+{
+    const struct variant *v = what;
+    struct heed_config c = variant_config(v, &toy_config);
+    size_t n = parameters_count(&c);
+    for (int i = 0; i < 2 * LENGTHS; i++) {
+        const struct lengths *l = &lengths[i / 2];
+        bool half = i % 2;
+        struct precision precision = half ? precision_bf16 : precision_f32;
+        struct loss want_loss = {0}, loss = {0};
+        float *want = gradients_of("ref", &c, precision, l, 1, &want_loss);
+        float *found = gradients_of(device, &c, precision, l, 1, &loss);
+        double off = length_of(found, want, n), all = length_of(want, NULL, n);
+        double off_loss = fabs(loss.smoothed - want_loss.smoothed) / want_loss.smoothed;
+        if (!(off_loss <= (half ? 1e-2 : 1e-5)) || !(off <= (half ? 0.1 : 1e-4) * all))
+            fail_msg("%s, %s, %s, %s: the loss is off by %g and the gradient by %g", device,
+                     v->name, l->name, half ? "bf16" : "f32", off_loss, off / all);
+        free(want);
+        free(found);
+    }
+}
+
+/* Matrices of queries and keys 150 times as large make scores of more than 1e4 in every attention:
+ * the loss and every gradient are numbers. */
+static void check_steep(const char *device, const void *what)
+{
+    const struct variant *v = what;
+    struct heed_config c = variant_config(v, &toy_config);
+    for (int half = 0; half < 2; half++) {
+        struct loss loss = {0};
+        float *g = gradients_of(device, &c, half ? precision_bf16 : precision_f32,
+                                &lengths[LENGTHS - 1], 150, &loss);
+        if (!isfinite(loss.smoothed) || !isfinite(length_of(g, NULL, parameters_count(&c))))
+            fail_msg("%s, %s: the loss is %g and the gradient is %g long", device, v->name,
+                     loss.smoothed, length_of(g, NULL, parameters_count(&c)));
+        free(g);
+    }
+}
+
+static void test_form(void **state)
+{
+    check_steep("ref", *state);
+    on_each(check_lengths, *state);
+    on_each(check_steep, *state);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct variant odd = {"odd width", "position=learned d_model=9 d_ff=13 heads=3"};
+    struct CMUnitTest tests[SCENES + VARIANTS + 1];
+    int n = 0;
+    device_or_skip();
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    for (int s = 0; s < SCENES; s++)
+        tests[n++] =
+            (struct CMUnitTest){scenes[s].name, test_scene, NULL, NULL, (void *)&scenes[s]};
+    for (int v = 0; v < VARIANTS; v++)
+        tests[n++] =
+            (struct CMUnitTest){variants[v].name, test_form, NULL, NULL, (void *)&variants[v]};
+    tests[n++] = (struct CMUnitTest){odd.name, test_form, NULL, NULL, (void *)&odd};
+    return _cmocka_run_group_tests("extremes", tests, (size_t)n, NULL, NULL);
+}
