@@ -715,7 +715,7 @@ static void check_cached_is_recomputed(const char *device, const char *name,
                                        const struct heed_config *config)
 {
     struct heed_error err = {0};
-    static const int full[N] = {LENGTH, LENGTH, LENGTH, LENGTH};
+    static const int sources[N] = {4, 1, LENGTH, 3}, full[N] = {LENGTH, LENGTH, LENGTH, LENGTH};
     enum { V = 11 };
     struct toy t;
     struct toy_batch b;
@@ -723,7 +723,7 @@ static void check_cached_is_recomputed(const char *device, const char *name,
     float score[LENGTH][N][TOP], want_score[N * LENGTH][TOP], logits[N * LENGTH * V];
     assert_int_equal(LENGTH, config->max_length);
     toy_open(&t, device, config, precision_f32, false);
-    toy_batch(&b, N, src_len, full, V, 3);
+    toy_batch(&b, N, sources, full, V, 3);
     greedy(&t, &b, fed, id, score);
     memcpy(b.tgt_in, fed, sizeof fed);
     assert_int_equal(run_logits(t.run, &b.packed, logits, &err), HEED_OK);
