@@ -3,10 +3,10 @@
 # it, on their order, on how many are translated at once or on the threads, to the last bit of the
 # scores, in every kind of weights. The outputs are compared with cmp.
 #
-# usage: batch_invariance.sh PROGRAM MODEL TEXT
+# usage: batch_invariance.sh PROGRAM MODEL TEXT [BEAMS]     (default: "1 4")
 set -eu
-usage="usage: batch_invariance.sh PROGRAM MODEL TEXT"
-heed=${1:?$usage} model=${2:?$usage} text=${3:?$usage}
+usage="usage: batch_invariance.sh PROGRAM MODEL TEXT [BEAMS]"
+heed=${1:?$usage} model=${2:?$usage} text=${3:?$usage} beams=${4:-1 4}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 lines=$(wc -l <"$text")
@@ -32,14 +32,16 @@ awk '{ print (NR * 7919) % 10007, NR }' "$text" | sort -n | cut -d ' ' -f 2 >"$d
 awk 'NR == FNR { line[NR] = $0; next } { print line[$1] }' "$text" "$dir/order" >"$dir/mixed"
 mkfifo "$dir/to" "$dir/from"
 for weights in f32 bf16 int8; do
-    for beam in 1 4; do
+    for beam in $beams; do
         options="--weights $weights --beam $beam --nbest $beam"
         what="$weights, beam $beam"
         translate $options --threads 2 <"$text" | unnumbered >"$dir/whole"
         n=$(wc -l <"$dir/whole")
         [ "$n" = "$lines" ] || fail "$what: $n lines for $lines"
-        translate $options --threads 1 <"$text" | same "$what: one thread and two differ"
-        for sentences in 7 64; do
+        for threads in 1 3; do
+            translate $options --threads $threads <"$text" | same "$what: $threads threads and two differ"
+        done
+        for sentences in 1 7 64; do
             translate $options --threads 2 --batch-tokens $((sentences * 32)) <"$text" |
                 same "$what: batches of $sentences differ"
         done

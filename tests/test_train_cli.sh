@@ -64,6 +64,7 @@ same "$run/model.safetensors" "$dir/whole/model.safetensors"
 # ---- other forms of the model: trained, resumed and translated with ----
 
 accepts $train $text --steps 4 --out "$dir/paper"
+for n in 3 1 9 2 1 5; do head -n $n "$dir/a" | cut -d ' ' -f 2-4 | tr '\n' ' ' && echo; done >"$dir/lengths"
 forms=(
     "--activation gelu"
     "--activation silu"
@@ -91,6 +92,8 @@ for form in "${forms[@]}"; do
     same "$out/model.safetensors" "$whole/model.safetensors"
     cmp -s "$out/model.safetensors" "$dir/paper/model.safetensors" && fail "$form: trains like the paper's"
     for weights in f32 bf16 int8; do accepts translate --model "$out" --weights $weights a; done
+    "$(dirname "$0")/batch_invariance.sh" "$heed" "$out" "$dir/lengths" 2 >"$dir/out" 2>&1 ||
+        fail "$form: lines meet: $(cat "$dir/out")"
     accepts attention --model "$out" --head 2 a
     accepts average --out "$out.mean" "$out" "$whole"
     same "$out/model.safetensors" "$out.mean/model.safetensors"
