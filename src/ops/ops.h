@@ -98,6 +98,7 @@ struct seqs {
     const int32_t *at;  /* NULL: the keys of a sentence are consecutive rows */
     const int32_t *pos; /* [q[n]] the position of each query in its sentence; for rotate, not read
                          * by attend */
+    const int32_t *from, *to; /* [n] rows of states; for attend_state alone */
 };
 
 struct drop {
@@ -143,6 +144,12 @@ struct attention {
                        * the key in the sentence */
 };
 
+/* The gradients of an attention. */
+struct attention_grad {
+    struct mat dout;       /* of o: given */
+    struct mat dq, dk, dv; /* written, in the rows of the sentences */
+};
+
 static inline int attention_kv_heads(const struct attention *a)
 {
     return a->kv_heads ? a->kv_heads : a->heads;
@@ -171,6 +178,19 @@ static inline bool attention_fits(const struct attention *a)
     return a->heads == kv * attention_shared(a) && a->q.cols == a->heads * dk &&
            a->o.cols == a->heads * dv && a->k.cols == kv * dk && a->v.cols == kv * dv &&
            dk <= HEAD_WIDTH_MAX && dv <= HEAD_WIDTH_MAX;
+}
+
+/* Linear attention (Katharopoulos et al. 2020): o = phi(q) S / phi(q) z, head by head, with phi(x)
+ * = elu(x) + 1 on each number, S [dk,dv] the sum of phi(k)T v over the keys that the query sees and
+ * z [dk] the sum of their phi(k). A query that sees no key gets 0. It takes a struct attention with
+ * these differences: lse is phi(q) z; weights are phi(q) phi(k)T / phi(q) z; nothing is dropped;
+ * with a causal mask a sentence has as many keys as queries.
+ *
+ * A state is S and z of the keys seen so far: a row of a matrix, F32, with for each key/value head
+ * S row by row and then z. This is its width. */
+static inline int attention_state_width(const struct attention *a)
+{
+    return attention_kv_heads(a) * attention_dk(a) * (attention_dv(a) + 1);
 }
 
 /* Weights in host memory: [rows, cols] of F32, BF16 or I8. */
@@ -211,6 +231,7 @@ enum use { USED_WHOLE, USED_IN_PART };
  * - add and norm, and their backward, for models whose norm comes before the sub-layer;
  * - gate and gate_bwd, for a gated feed-forward;
  * - rotate, for rotary positions;
+ * - attend_linear, its backward, linear_state and attend_state, for linear attention;
  * - note, graph capture and measuring.
  * A backend that lacks an activation says so in `activations`. When a model is opened,
  * model/needs.c compares what its configuration needs with this table and answers with a sentence
@@ -254,6 +275,9 @@ struct ops {
      * h [N,F], z [N,2F] */
     void (*gate)(struct backend *be, struct mat h, struct mat z, struct drop d);
     void (*attend)(struct backend *be, const struct attention *a);
+    /* Linear attention; in time and memory that grow with the length of a sentence, not with its
+     * square. */
+    void (*attend_linear)(struct backend *be, const struct attention *a);
     /* y = norm(x + drop(r)) * g + b; xhat [N,D] and rstd [N,1] are kept for backward and may be
      * absent together. y may be x. */
     void (*add_norm)(struct backend *be, struct mat y, struct mat xhat, struct mat rstd,
@@ -294,6 +318,9 @@ struct ops {
     /* Writes dq, dk and dv in the rows of a's sentences; reads a's q, k, v, o and lse. */
     void (*attend_bwd)(struct backend *be, const struct attention *a, struct mat dq, struct mat dk,
                        struct mat dv, struct mat dout);
+    /* The gradients of attend_linear; reads a's q, k, v, o and lse. */
+    void (*attend_linear_bwd)(struct backend *be, const struct attention *a,
+                              const struct attention_grad *g);
     /* dx: the gradient of x; dr = drop(dx): that of r; drb (absent: not computed) += column sums of
      * dr as stored: the gradient of the bias of the linear that computed r */
     void (*add_norm_bwd)(struct backend *be, struct mat dx, struct mat dr, struct mat drb,
@@ -333,6 +360,15 @@ struct ops {
     void (*pack)(struct backend *be, struct mat w, struct stored from);
     /* cache row at[i] = rows row i */
     void (*cache_put)(struct backend *be, struct mat cache, struct mat rows, const int32_t *at);
+    /* Linear attention in a number of operations that does not depend on the lengths of sentences.
+     *
+     * states row b = the state of all keys of sentence b; of a, only k, v and the shape are read */
+    void (*linear_state)(struct backend *be, struct mat states, const struct attention *a);
+    /* o of a's queries, where those of sentence b see the keys in the state of row from[b]; -1:
+     * none. Where `to` is given, each sentence has one query; the key and value in the same row of
+     * k and v are added to its state first, and the sum becomes row to[b], which is in no `from`.
+     * Without `to`, the keys are read for the weights alone. */
+    void (*attend_state)(struct backend *be, struct mat states, const struct attention *a);
     /* For each row of logits the k largest log-probabilities, largest first, among equals the lower
      * id first; then the log-probabilities of the row's ids in want [N*wants], -INFINITY where an
      * id is -1. score, id: [N*(k+wants)]. */

@@ -381,6 +381,7 @@ static const struct ops cpu_ops = {
     .linear = cpu_linear,
     .gate = cpu_gate,
     .attend = cpu_attend,
+    .attend_linear = cpu_attend_linear,
     .add_norm = cpu_add_norm,
     .add = cpu_add,
     .norm = cpu_norm,
@@ -390,6 +391,7 @@ static const struct ops cpu_ops = {
     .bias_bwd = cpu_bias_bwd,
     .gate_bwd = cpu_gate_bwd,
     .attend_bwd = cpu_attend_bwd,
+    .attend_linear_bwd = cpu_attend_linear_bwd,
     .add_norm_bwd = cpu_add_norm_bwd,
     .add_bwd = cpu_add_bwd,
     .norm_bwd = cpu_norm_bwd,
@@ -400,6 +402,8 @@ static const struct ops cpu_ops = {
     .pack_bytes = cpu_pack_bytes,
     .pack = cpu_pack,
     .cache_put = cpu_cache_put,
+    .linear_state = cpu_linear_state,
+    .attend_state = cpu_attend_state,
     .topk = cpu_topk,
 };
 
@@ -449,6 +453,7 @@ enum heed_status cpu_open_isa(struct backend **out, int threads, const struct is
         .threads = threads ? threads : omp_get_num_procs(),
         .k = isa_kernels(isa->level)->rows,
         .attend = isa_kernels(isa->level)->attend,
+        .linear = isa_kernels(isa->level)->linear,
         .partial = malloc(CPU_PARTIALS * sizeof *cpu->partial),
     };
     size_t work = (size_t)cpu->threads * ATTEND_WORK;

@@ -12,6 +12,7 @@
 #include "ops/ops.h"
 
 struct attend_kernels; /* attention.h */
+struct linear_kernels; /* linear_attention.h */
 struct kernels;        /* kernels.h */
 
 struct cpu {
@@ -19,7 +20,8 @@ struct cpu {
     int threads;
     const struct kernels *k;
     const struct attend_kernels *attend;
-    char *attend_work; /* [threads][ATTEND_WORK] */
+    const struct linear_kernels *linear;
+    char *attend_work; /* [threads][ATTEND_WORK] for either of them */
     struct gemm *gemm;
     struct packed_work packed;
     struct heed_error failed; /* first error of a packed product; kept until sync returns it */
@@ -72,5 +74,11 @@ void cpu_gate_bwd(struct backend *be, struct mat dz, struct mat db, struct mat d
 void cpu_attend(struct backend *be, const struct attention *a);
 void cpu_attend_bwd(struct backend *be, const struct attention *a, struct mat dq, struct mat dk,
                     struct mat dv, struct mat dout);
+/* linear_attention.c */
+void cpu_attend_linear(struct backend *be, const struct attention *a);
+void cpu_attend_linear_bwd(struct backend *be, const struct attention *a,
+                           const struct attention_grad *g);
+void cpu_linear_state(struct backend *be, struct mat states, const struct attention *a);
+void cpu_attend_state(struct backend *be, struct mat states, const struct attention *a);
 
 #endif

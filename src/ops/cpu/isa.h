@@ -46,6 +46,7 @@ enum isa_level isa_named(const char *name);
 struct isa_kernels {
     const struct kernels *rows;
     const struct attend_kernels *attend;
+    const struct linear_kernels *linear;
     const struct packed_kernel *packed; /* [PACKED_KINDS] */
     gemm_step *step;
 };

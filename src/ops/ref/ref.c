@@ -518,6 +518,7 @@ static const struct ops ref_ops = {
     .linear = ref_linear,
     .gate = ref_gate,
     .attend = ref_attend,
+    .attend_linear = ref_attend_linear,
     .add_norm = ref_add_norm,
     .add = ref_add,
     .norm = ref_norm,
@@ -527,6 +528,7 @@ static const struct ops ref_ops = {
     .bias_bwd = ref_bias_bwd,
     .gate_bwd = ref_gate_bwd,
     .attend_bwd = ref_attend_bwd,
+    .attend_linear_bwd = ref_attend_linear_bwd,
     .add_norm_bwd = ref_add_norm_bwd,
     .add_bwd = ref_add_bwd,
     .norm_bwd = ref_norm_bwd,
@@ -537,6 +539,8 @@ static const struct ops ref_ops = {
     .pack_bytes = ref_pack_bytes,
     .pack = ref_pack,
     .cache_put = ref_cache_put,
+    .linear_state = ref_linear_state,
+    .attend_state = ref_attend_state,
     .topk = ref_topk,
 };
 
