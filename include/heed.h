@@ -142,6 +142,12 @@ enum heed_position {
     HEED_POSITION_ROPE,     /* "rope": queries and keys of self-attention are rotated (RoFormer) */
     HEED_POSITION_NONE      /* "none": a sentence is a bag of tokens */
 };
+enum heed_attention_kind {
+    HEED_ATTENTION_FULL,  /* "full": the softmax of scores, paper 3.2 */
+    HEED_ATTENTION_LINEAR /* "linear": weights are products of elu + 1 of queries and keys, in time
+                           * that grows with the length, not its square (Katharopoulos et al. 2020);
+                           * attention_dropout has no effect */
+};
 enum heed_tie {
     HEED_TIE_ALL,     /* "all": source, target and output layer have one matrix, paper 3.4 */
     HEED_TIE_DECODER, /* "decoder": target and output layer have one, the source its own */
@@ -158,15 +164,16 @@ struct heed_config {
     int d_model, d_ff, heads;
     int encoder_layers, decoder_layers;
     int vocab_size;
-    int max_length;                  /* longest sentence in tokens, end mark included */
-    float dropout;                   /* on sub-layer outputs and on embeddings + positions */
-    float attention_dropout;         /* on attention weights */
-    float ff_dropout;                /* inside the feed-forward */
-    enum heed_norm norm;             /* where the layer norm of a sub-layer is */
-    enum heed_activation activation; /* of the feed-forward */
-    enum heed_position position;     /* how the model knows the order of tokens */
-    bool bias;                       /* biases on the projections of attention */
-    enum heed_tie tie;               /* which embeddings share a matrix */
+    int max_length;                     /* longest sentence in tokens, end mark included */
+    float dropout;                      /* on sub-layer outputs and on embeddings + positions */
+    float attention_dropout;            /* on attention weights */
+    float ff_dropout;                   /* inside the feed-forward */
+    enum heed_norm norm;                /* where the layer norm of a sub-layer is */
+    enum heed_activation activation;    /* of the feed-forward */
+    enum heed_position position;        /* how the model knows the order of tokens */
+    enum heed_attention_kind attention; /* how queries weigh keys */
+    bool bias;                          /* biases on the projections of attention */
+    enum heed_tie tie;                  /* which embeddings share a matrix */
     int kv_heads; /* heads of keys and values, each shared by heads / kv_heads query heads; 0: as
                    * many as heads */
     int d_k, d_v; /* widths of a head's keys and values; 0: d_model / heads */

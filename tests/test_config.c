@@ -97,6 +97,7 @@ static void test_text(void **state)
                               "  \"norm\": \"post\",\n"
                               "  \"activation\": \"relu\",\n"
                               "  \"position\": \"sinusoid\",\n"
+                              "  \"attention\": \"full\",\n"
                               "  \"bias\": false,\n"
                               "  \"tie\": \"all\",\n"
                               "  \"kv_heads\": 0,\n"

@@ -98,6 +98,16 @@ static void test_kinds(void **state)
     assert_int_equal(needs_check(&l.op, &c, false, &err), HEED_EUNSUPPORTED);
     assert_string_equal(err.text, "device 'toy' lacks the op gate, which the model needs for its "
                                   "activation 'swiglu'");
+    c = toy_config;
+    l.op.attend_linear_bwd = NULL, l.op.attend_state = NULL;
+    assert_int_equal(needs_check(&l.op, &c, true, &err), HEED_OK);
+    c.attention = HEED_ATTENTION_LINEAR;
+    assert_int_equal(needs_check(&l.op, &c, true, &err), HEED_EUNSUPPORTED);
+    assert_string_equal(err.text, "device 'toy' lacks the op attend_linear_bwd, which the model "
+                                  "needs for its attention 'linear'");
+    assert_int_equal(needs_check(&l.op, &c, false, &err), HEED_EUNSUPPORTED);
+    assert_string_equal(err.text, "device 'toy' lacks the op attend_state, which the model needs "
+                                  "for its attention 'linear'");
     l.be->op->close(l.be);
 }
 

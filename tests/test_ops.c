@@ -253,6 +253,74 @@ static void call_attend_bwd(struct backend *be, const struct trial *t, const str
     be->op->attend_bwd(be, &a, m[5], m[6], m[7], m[8]);
 }
 
+/* ---- linear attention ---- */
+
+static void call_attend_linear(struct backend *be, const struct trial *t, const struct mat *m,
+                               const int32_t *ints)
+{
+    struct attention a = attention_of(t, m, ints);
+    a.weights = m[5];
+    be->op->attend_linear(be, &a);
+}
+static void prepare_attend_linear_bwd(struct backend *ref, const struct trial *t,
+                                      const struct mat *m)
+{
+    struct attention a = attention_of(t, m, t->ints);
+    ref->op->attend_linear(ref, &a);
+}
+static void call_attend_linear_bwd(struct backend *be, const struct trial *t, const struct mat *m,
+                                   const int32_t *ints)
+{
+    struct attention a = attention_of(t, m, ints);
+    struct attention_grad g = {.dq = m[5], .dk = m[6], .dv = m[7], .dout = m[8]};
+    be->op->attend_linear_bwd(be, &a, &g);
+}
+
+static void plan_linear_state(struct trial *t)
+{
+    plan_attention(t, IN, false);
+    par(t, OUT, "states", t->seqs.n, t->slot[1].dev.cols * (t->slot[3].dev.cols / t->out + 1),
+        TYPE_F32);
+}
+static void call_linear_state(struct backend *be, const struct trial *t, const struct mat *m,
+                              const int32_t *ints)
+{
+    struct attention a = attention_of(t, m, ints);
+    be->op->linear_state(be, m[5], &a);
+}
+
+/* Where the rows of states are in the ints. */
+enum { AT_FROM = 600, AT_TO = 900 };
+
+/* With KEEP as in self-attention: each query is a sentence, one has no state yet, two have the same
+ * and all write others. Else as in cross-attention: the sentences have states out of order. States
+ * hold what keys can make: no sum of phi(k) is negative. */
+static void plan_attend_state(struct trial *t)
+{
+    plan_attention(t, OUT, false);
+    int n = t->flags & KEEP ? t->rows : t->seqs.n, dv = t->slot[3].dev.cols / t->out;
+    slot_add(t, t->flags & KEEP ? ADD : IN, "states", 2 * n + 1, t->slot[1].dev.cols * (dv + 1),
+             TYPE_F32, false, 0.1, 2);
+    if (!(t->flags & KEEP)) par(t, OUT, "weights", t->rows * t->out, t->seqs.max_k, TYPE_F32);
+    for (int i = 0; i < n; i++) {
+        t->ints[AT_FROM + i] = i == 3 ? -1 : i == 2 ? n - 1 : n - 1 - i;
+        t->ints[AT_TO + i] = n + (i + 1) % n;
+        if (t->flags & KEEP) t->ints[i + 1] = i + 1;
+    }
+    if (t->flags & KEEP) t->seqs.n = n, t->seqs.max_q = 1;
+}
+static void call_attend_state(struct backend *be, const struct trial *t, const struct mat *m,
+                              const int32_t *ints)
+{
+    struct attention a = attention_of(t, m, ints);
+    a.seqs.from = ints + AT_FROM;
+    if (t->flags & KEEP)
+        a.seqs.to = ints + AT_TO;
+    else
+        a.weights = m[6];
+    be->op->attend_state(be, m[5], &a);
+}
+
 /* ---- add_norm ---- */
 
 static void plan_add_norm(struct trial *t)
@@ -474,6 +542,13 @@ static const int products[][3] = {{0, 8, 17},     {1, 1, 1},     {1, 3, 130},  {
 static const int attentions[][3] = {{0, 8, 2},   {1, 1, 1},   {15, 3, 2},  {16, 8, 3},
                                     {16, 6, 4},  {17, 17, 1}, {17, 64, 2}, {7, 130, 1},
                                     {100, 5, 2}, {200, 4, 2}, {-1}};
+/* The last two are more than one chunk, and states of more than one tile. */
+static const int linear_attentions[][3] = {{0, 8, 2},    {1, 1, 1},    {15, 3, 2},  {16, 8, 3},
+                                           {17, 17, 1},  {17, 64, 2},  {7, 130, 1}, {100, 5, 2},
+                                           {200, 64, 2}, {20, 600, 1}, {-1}};
+static const int states[][3] = {{1, 1, 1},   {5, 3, 2},  {16, 8, 3},  {16, 6, 4},
+                                {17, 17, 1}, {9, 64, 2}, {2, 600, 1}, {-1}};
+static const int large_states[][3] = {{60, 64, 4}, {100, 32, 2}, {20, 128, 2}, {-1}};
 /* rows, ids, k */
 static const int vocabularies[][3] = {{0, 11, 4},  {1, 1, 1},    {1, 3, 2},    {15, 17, 1},
                                       {16, 64, 4}, {17, 130, 5}, {3, 1000, 8}, {20, 1000, 3},
@@ -502,6 +577,10 @@ static const struct op_case cases[] = {
     {"gate", plan_gate, call_gate, grid, large_grid, .flags = DROP | VIEW},
     {"attend", plan_attend, call_attend, attentions, large_attentions,
      .flags = DROP | VIEW | CAUSAL | CROSS | GROUPED},
+    {"attend_linear", plan_attend, call_attend_linear, linear_attentions, large_attentions,
+     .flags = VIEW | CAUSAL | GROUPED},
+    {"attend_linear", plan_attend, call_attend_linear, linear_attentions, large_attentions,
+     .flags = VIEW | CROSS | GROUPED},
     {"add_norm", plan_add_norm, call_add_norm, grid, large_grid,
      .flags = DROP | VIEW | KEEP | ALIAS},
     {"rotate", plan_rotate, call_rotate, grid, large_grid, .flags = VIEW | OPPOSITE},
@@ -514,6 +593,10 @@ static const struct op_case cases[] = {
     {"gate_bwd", plan_gate_bwd, call_gate_bwd, grid, large_grid, .flags = DROP | VIEW | BIAS},
     {"attend_bwd", plan_attend_bwd, call_attend_bwd, attentions, large_attentions,
      .flags = DROP | VIEW | CAUSAL | CROSS | GROUPED, .prepare = prepare_attend_bwd},
+    {"attend_linear_bwd", plan_attend_bwd, call_attend_linear_bwd, linear_attentions,
+     large_attentions, .flags = VIEW | CAUSAL | GROUPED, .prepare = prepare_attend_linear_bwd},
+    {"attend_linear_bwd", plan_attend_bwd, call_attend_linear_bwd, linear_attentions,
+     large_attentions, .flags = VIEW | CROSS | GROUPED, .prepare = prepare_attend_linear_bwd},
     {"add_norm_bwd", plan_add_norm_bwd, call_add_norm_bwd, grid, large_grid,
      .flags = DROP | VIEW | BIAS},
     {"add", plan_add, call_add, grid, large_grid, .flags = DROP | VIEW | ALIAS},
@@ -525,6 +608,10 @@ static const struct op_case cases[] = {
     {"adam", plan_adam, call_adam, vectors, large_vectors, .flags = COPY | CLIP | SKIP},
     {"cast", plan_cast, call_cast, vectors, large_vectors, .flags = COPY},
     {"cache_put", plan_cache_put, call_cache_put, grid, large_grid, .flags = VIEW},
+    {"linear_state", plan_linear_state, call_linear_state, states, large_states,
+     .flags = VIEW | CROSS | GROUPED},
+    {"attend_state", plan_attend_state, call_attend_state, states, large_states,
+     .flags = VIEW | KEEP | GROUPED},
     {"topk", plan_topk, call_topk, vocabularies, large_vocabularies, .flags = VIEW | TIES | WANTED},
 };
 enum { CASES = sizeof cases / sizeof *cases };
@@ -621,17 +708,19 @@ static float *gradients_of(const char *device, const struct heed_config *config,
     return g;
 }
 
-/* With dropout: the masks too must be the same. */
+/* With dropout: the masks too must be the same. Backward of linear attention subtracts sums that
+ * nearly cancel, which the reference does not, as it takes one key at a time. */
 static void check_model_as_reference(const char *name, const struct heed_config *config)
 {
     struct loss want_loss = {0}, loss = {0};
+    float tolerance = config_linear(config) ? 5e-5f : 1e-5f;
     float *want = gradients_of("ref", config, precision_f32, &want_loss);
     float *found = gradients_of(device_or_cpu(), config, precision_f32, &loss);
     if (!(fabs(loss.smoothed - want_loss.smoothed) <= 1e-6 * want_loss.smoothed))
         fail_msg("%s: the loss is %.9g, expected %.9g", name, loss.smoothed, want_loss.smoothed);
     assert_true(fabs(loss.nll - want_loss.nll) <= 1e-6 * want_loss.nll);
     for (size_t i = 0; i < parameters_count(config); i++)
-        if (!(fabsf(found[i] - want[i]) <= 1e-5f * fmaxf(1, fabsf(want[i]))))
+        if (!(fabsf(found[i] - want[i]) <= tolerance * fmaxf(1, fabsf(want[i]))))
             fail_msg("%s: gradient %zu is %.9g, expected %.9g", name, i, (double)found[i],
                      (double)want[i]);
     free(want);
@@ -668,6 +757,23 @@ static void test_recompute(void **state)
 
 enum { TOP = 3, LENGTH = 16 }; /* LENGTH: toy_config's max_length */
 
+/* Memory for a KV cache of so many rows. */
+static void cache_open(struct cache *cache, const struct toy *t, int rows)
+{
+    struct heed_error err = {0};
+    for (int l = 0; l < t->p->config.decoder_layers; l++) {
+        struct mat *m = &cache->layer[l];
+        *m = kv_cache_rows(&t->p->config, &t->p->precision, NULL, rows);
+        size_t bytes = (size_t)rows * m->cols * type_size(m->type);
+        assert_int_equal(t->be->op->alloc(t->be, &m->p, bytes, USED_WHOLE, &err), HEED_OK);
+    }
+}
+
+static void cache_close(struct cache *cache, const struct toy *t)
+{
+    for (int l = 0; l < t->p->config.decoder_layers; l++) t->be->op->free(t->be, cache->layer[l].p);
+}
+
 /* Greedy translation of a batch to its full length, LENGTH positions for each sentence, by the
  * cache, whose rows are out of order. What was fed in and found is left in the arrays. */
 static void greedy(struct toy *t, const struct toy_batch *b, int32_t fed[N][LENGTH],
@@ -675,42 +781,41 @@ static void greedy(struct toy *t, const struct toy_batch *b, int32_t fed[N][LENG
 {
     struct heed_error err = {0};
     struct cache cache = {0};
-    int32_t at[N], pos[N], self[N], len[N], in[N], list[N * LENGTH], first[N + 1] = {0};
-    int32_t rows = N * toy_config.max_length;
-    for (int l = 0; l < toy_config.decoder_layers; l++) {
-        cache.layer[l] = mat_make(NULL, rows, config_kv_width(&t->p->config), TYPE_F32);
-        size_t bytes = (size_t)rows * cache.layer[l].cols * sizeof(float);
-        assert_int_equal(t->be->op->alloc(t->be, &cache.layer[l].p, bytes, USED_WHOLE, &err),
-                         HEED_OK);
-    }
+    int32_t at[N], before[N], pos[N], self[N], len[N], in[N], list[N * LENGTH], first[N + 1] = {0};
+    int32_t rows = N * toy_config.max_length, encoded[N] = {0, 1, 2, 3};
+    cache_open(&cache, t, rows);
     assert_int_equal(run_encode(t->run, &b->packed, &err), HEED_OK);
     for (int p = 0; p < LENGTH; p++) {
         for (int i = 0; i < N; i++) {
             fed[i][p] = in[i] = p ? id[p - 1][i][0] : TOY_BOS;
             pos[i] = p, len[i] = p + 1, first[i + 1] = i + 1;
             self[i] = i * LENGTH;
+            before[i] = p ? at[i] : -1;
             at[i] = list[self[i] + p] = p * N + N - 1 - i;
         }
         struct step s = {.sentences = N,
                          .first = first,
                          .memory = b->src_off,
                          .memory_len = b->src_len,
+                         .encoded = encoded,
                          .width = 1,
                          .id = in,
                          .pos = pos,
                          .cache = &cache,
                          .cache_at = at,
+                         .cache_before = before,
                          .self = self,
                          .self_len = len,
                          .self_at = list,
                          .self_rows = N * LENGTH};
         assert_int_equal(run_step(t->run, &s, TOP, id[p][0], score[p][0], &err), HEED_OK);
     }
-    for (int l = 0; l < toy_config.decoder_layers; l++) t->be->op->free(t->be, cache.layer[l].p);
+    cache_close(&cache, t);
 }
 
 /* What a step found must be, bit for bit, what the whole target at once gives. On a device it is
- * near: there products of few rows and of many are not summed in the same order. */
+ * near: there products of few rows and of many are not summed in the same order. So it is with
+ * linear attention, where a step has summed the keys before it asks, one after another. */
 static void check_cached_is_recomputed(const char *device, const char *name,
                                        const struct heed_config *config)
 {
@@ -738,7 +843,7 @@ static void check_cached_is_recomputed(const char *device, const char *name,
             assert_memory_equal(id[p][i], want_id[i * LENGTH + p], sizeof id[p][i]);
             for (int k = 0; k < TOP; k++) {
                 double off = fabs((double)score[p][i][k] - (double)want_score[i * LENGTH + p][k]);
-                if (!(off <= (device_named() ? 1e-5 : 0)))
+                if (!(off <= (device_named() || config_linear(config) ? 1e-5 : 0)))
                     fail_msg("%s: a score at position %d is off by %g", name, p, off);
             }
         }
@@ -753,13 +858,102 @@ static void test_cached_is_recomputed(void **state)
     }
 }
 
+/* Decodes LENGTH positions of N hypotheses of one sentence. At each position they change places and
+ * some branch, as in a beam search: hypothesis i goes on from hypothesis i * i + position, modulo
+ * N, with a token of its own. The cache has rows for as many positions as are needed and no more.
+ * Left are what each has been fed, and the best scores of the last position. */
+static void branch(struct toy *t, const struct toy_batch *b, int32_t fed[N][LENGTH],
+                   float score[N][TOP])
+{
+    struct heed_error err = {0};
+    struct cache cache = {0};
+    int32_t at[N], before[N], pos[N], self[N], len[N], in[N], first[] = {0, N}, encoded[] = {0};
+    int32_t list[N][LENGTH] = {0}, self_at[N * LENGTH], id[N][TOP];
+    int positions = kv_cache_positions(&t->p->config);
+    cache_open(&cache, t, N * int_min(positions, LENGTH) + 1);
+    assert_int_equal(run_encode(t->run, &b->packed, &err), HEED_OK);
+    for (int p = 0; p < LENGTH; p++) {
+        int32_t old[N][LENGTH], old_fed[N][LENGTH], used = 0;
+        memcpy(old, list, sizeof old);
+        memcpy(old_fed, fed, sizeof old_fed);
+        for (int i = 0; i < N; i++) {
+            int parent = (i * i + p) % N;
+            memcpy(list[i], old[parent], sizeof list[i]);
+            memcpy(fed[i], old_fed[parent], sizeof fed[i]);
+            fed[i][p] = in[i] = p ? 3 + (i + 2 * p) % 8 : TOY_BOS;
+            before[i] = p ? list[i][p - 1] : -1;
+            at[i] = list[i][p] = p % positions * N + i;
+            pos[i] = p, self[i] = used, len[i] = int_min(p + 1, positions);
+            memcpy(self_at + used, &list[i][p + 1 - len[i]], len[i] * sizeof *self_at);
+            used += len[i];
+        }
+        struct step s = {.sentences = 1,
+                         .first = first,
+                         .memory = b->src_off,
+                         .memory_len = b->src_len,
+                         .encoded = encoded,
+                         .width = N,
+                         .id = in,
+                         .pos = pos,
+                         .cache = &cache,
+                         .cache_at = at,
+                         .cache_before = before,
+                         .self = self,
+                         .self_len = len,
+                         .self_at = self_at,
+                         .self_rows = used};
+        assert_int_equal(run_step(t->run, &s, TOP, id[0], score[0], &err), HEED_OK);
+    }
+    cache_close(&cache, t);
+}
+
+/* After hypotheses have branched and changed places, each finds what its own tokens give. */
+static void check_branches(const char *name, const struct heed_config *config)
+{
+    struct heed_error err = {0};
+    static const int src[N] = {5, 5, 5, 5}, tgt[N] = {LENGTH, LENGTH, LENGTH, LENGTH};
+    enum { V = 11 };
+    struct toy t;
+    struct toy_batch b, one;
+    int32_t fed[N][LENGTH] = {0}, id[N * LENGTH][TOP];
+    float score[N][TOP], want[N * LENGTH][TOP], logits[N * LENGTH * V];
+    toy_open(&t, device_or_cpu(), config, precision_f32, false);
+    toy_batch(&b, N, src, tgt, V, 3);
+    toy_single(&one, &b, 0);
+    for (int i = 0; i < N; i++) memcpy(b.src + b.src_off[i], one.src, src[i] * sizeof *b.src);
+    branch(&t, &one, fed, score);
+    memcpy(b.tgt_in, fed, sizeof fed);
+    assert_int_equal(run_logits(t.run, &b.packed, logits, &err), HEED_OK);
+    struct backend *ref;
+    assert_int_equal(ref_open(&ref, &err), HEED_OK);
+    ref->op->topk(ref, mat_make(logits, N * LENGTH, V, TYPE_F32), TOP, NULL, 0, want[0], id[0]);
+    ref->op->close(ref);
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < TOP; k++) {
+            float x = want[i * LENGTH + LENGTH - 1][k];
+            if (!(fabsf(score[i][k] - x) <= 1e-5f))
+                fail_msg("%s: a score of hypothesis %d is %.9g, expected %.9g", name, i,
+                         (double)score[i][k], (double)x);
+        }
+    toy_close(&t);
+}
+
+static void test_branches(void **state)
+{
+    (void)state;
+    for (int v = 0; v < VARIANTS; v++) {
+        struct heed_config c = variant_config(&variants[v], &toy_config);
+        check_branches(variants[v].name, &c);
+    }
+}
+
 /* With an argument, only the tests that match it run, so that a fault of one op on a device does
  * not spoil the others. */
 int main(int argc, char **argv)
 {
     struct backends backends;
     struct op_test op[CASES];
-    struct CMUnitTest tests[CASES + 4];
+    struct CMUnitTest tests[CASES + 5];
     int n = 0;
     device_or_skip();
     if (argc > 1) cmocka_set_test_filter(argv[1]);
@@ -770,6 +964,7 @@ int main(int argc, char **argv)
     }
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_model_as_reference);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_recompute);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_branches);
     tests[n++] = (struct CMUnitTest){"cached = recomputed", test_cached_is_recomputed, NULL, NULL,
                                      (void *)device_or_cpu()};
     if (!device_named())

@@ -83,6 +83,8 @@ forms=(
     "--d-k 6 --d-v 10"
     "--bias --kv-heads 1 --d-k 5 --d-v 7"
     "--norm pre --activation swiglu --bias --kv-heads 1 --d-k 6 --d-v 10"
+    "--attention linear"
+    "--attention linear --norm pre --position rope --kv-heads 1 --d-k 6 --d-v 5 --bias"
 )
 for form in "${forms[@]}"; do
     out="$dir/${form//[- ]/}" whole="$dir/whole${form//[- ]/}"

@@ -40,6 +40,11 @@ static const struct variant variants[] = {
     {"grouped", "heads=4 kv_heads=2"},
     {"wide_heads", "d_k=6 d_v=10"},
     {"odd_heads", "heads=3 kv_heads=1 d_k=5 d_v=7 bias=true"},
+    {"linear", "attention=linear"},
+    {"linear_learned", "attention=linear position=learned norm=pre"},
+    {"linear_modern",
+     "attention=linear norm=pre position=rope activation=swiglu heads=4 kv_heads=2"},
+    {"linear_odd_heads", "attention=linear heads=3 kv_heads=1 d_k=5 d_v=7 bias=true"},
     {"all_at_once", "norm=pre activation=swiglu position=learned tie=none bias=true "
                     "heads=4 kv_heads=2 d_k=6 d_v=10"},
 };

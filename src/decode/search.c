@@ -4,6 +4,8 @@
  * Each hypothesis has a list of KV cache rows, one per position. When hypotheses branch or end,
  * lists are copied and cache rows stay where they are. Position t of a batch of R hypotheses takes
  * the cache rows [t * R, (t+1) * R), so on a CPU memory is touched only as far as outputs get.
+ * Where attention looks back at P positions only (kv_cache_positions), position t takes the rows of
+ * position t - P.
  *
  * Memory is allocated when the search is opened, for as many hypotheses as the device prefers, and
  * again when a sentence comes whose beam alone needs more.
@@ -30,6 +32,7 @@ enum {
 struct slot {
     const struct sentence *sentence;
     struct beam beam;
+    int encoded;            /* its number in the batch that was encoded */
     int memory, memory_len; /* its rows of the encoder's output */
     int row;                /* place of its first hypothesis among those of a cache position */
     int32_t *at, *next;     /* [width][longest] lists of cache rows before and after a step */
@@ -38,10 +41,10 @@ struct slot {
 
 /* The arrays of a step. */
 struct rows {
-    int32_t *first, *memory, *memory_len;                  /* by sentence */
-    int32_t *id, *pos, *want, *cache_at, *self, *self_len; /* by hypothesis */
-    int32_t *self_at;                                      /* the lists of cache rows, end to end */
-    int32_t *best;                                         /* [rows][candidates + wants] */
+    int32_t *first, *memory, *memory_len, *encoded;                       /* by sentence */
+    int32_t *id, *pos, *want, *cache_at, *cache_before, *self, *self_len; /* by hypothesis */
+    int32_t *self_at; /* the lists of cache rows, end to end */
+    int32_t *best;    /* [rows][candidates + wants] */
     float *best_score;
     float *attention; /* [rows * heads][max_length] */
 };
@@ -52,6 +55,7 @@ struct search {
     struct search_options o; /* rows and source_rows: the largest batch */
     /* what there is memory for; run is NULL where there is none */
     int rows, source_rows, cached, candidates;
+    int positions; /* of a hypothesis that have a row in the cache, at most */
     struct run *run;
     struct cache cache;
     void *cache_block;
@@ -74,6 +78,12 @@ static int output_longest(const struct search *s, const struct sentence *x)
     int usual = int_max((int)x->src.n + 1 + EXTRA_LENGTH, x->beam.min_length + 1);
     int longest = int_max(x->longest ? x->longest : usual, constraints_length(&x->must));
     return int_min(longest, s->p->config.max_length);
+}
+
+/* Positions of a hypothesis of a sentence that have a row in the cache at a time, at most. */
+static int cached_positions(const struct search *s, const struct sentence *x)
+{
+    return int_min(output_longest(s, x), s->positions);
 }
 
 void translation_release(struct translation *t)
@@ -102,12 +112,13 @@ static size_t host_layout(struct search *s, int32_t *base)
     int32_t *at = base;
     struct rows *a = &s->a;
     a->first = take(&at, rows + 1), a->memory = take(&at, rows), a->memory_len = take(&at, rows);
-    a->id = take(&at, rows), a->pos = take(&at, rows), a->cache_at = take(&at, rows),
-    a->want = take(&at, want);
+    a->encoded = take(&at, rows);
+    a->id = take(&at, rows), a->pos = take(&at, rows), a->want = take(&at, want);
+    a->cache_at = take(&at, rows), a->cache_before = take(&at, rows);
     a->self = take(&at, rows), a->self_len = take(&at, rows), a->self_at = take(&at, list);
     a->best = take(&at, best), a->best_score = (float *)take(&at, best);
     a->attention = (float *)take(&at, attention);
-    return (8 * rows + 1 + want + list + 2 * best + attention) * sizeof *base;
+    return (10 * rows + 1 + want + list + 2 * best + attention) * sizeof *base;
 }
 
 static enum heed_status host_open(struct search *s, struct heed_error *err)
@@ -124,13 +135,14 @@ static enum heed_status cache_open(struct search *s, struct heed_error *err)
 {
     const struct heed_config *c = &s->p->config;
     size_t rows = (size_t)s->cached + 1;
-    size_t layer = rows * config_kv_width(c) * type_size(s->p->precision.keys);
+    struct mat one = kv_cache_rows(c, &s->p->precision, NULL, (int)rows);
+    size_t layer = rows * one.cols * type_size(one.type);
     struct backend *be = s->be;
     enum heed_status status =
         be->op->alloc(be, &s->cache_block, layer * c->decoder_layers, USED_IN_PART, err);
     for (int l = 0; l < c->decoder_layers && !status; l++)
-        s->cache.layer[l] = mat_make((char *)s->cache_block + l * layer, (int)rows,
-                                     config_kv_width(c), s->p->precision.keys);
+        s->cache.layer[l] =
+            kv_cache_rows(c, &s->p->precision, (char *)s->cache_block + l * layer, (int)rows);
     return status;
 }
 
@@ -154,7 +166,7 @@ static enum heed_status memory_open(struct search *s, int rows, int cached, stru
     memory_free(s);
     s->rows = int_max(s->o.rows, rows);
     s->source_rows = int_max(s->o.source_rows, c->max_length);
-    s->cached = int_max(s->o.rows * CACHE_ROWS, cached);
+    s->cached = int_max(s->o.rows * int_min(CACHE_ROWS, s->positions), cached);
     s->candidates =
         int_min(beam_candidates_max(c->max_length), int_min(CANDIDATES_MAX, c->vocab_size));
     struct run_options r = {.rows_src = s->source_rows,
@@ -177,7 +189,7 @@ static enum heed_status memory_for(struct search *s, const struct sentence *sent
     int rows = 0, cached = 0;
     for (int i = 0; i < n; i++) {
         rows = int_max(rows, sentence[i].beam.width);
-        cached = int_max(cached, sentence[i].beam.width * output_longest(s, &sentence[i]));
+        cached = int_max(cached, sentence[i].beam.width * cached_positions(s, &sentence[i]));
     }
     return memory_open(s, rows, cached, err);
 }
@@ -190,6 +202,7 @@ enum heed_status search_open(struct search **out, struct backend *be, const stru
     s->be = be;
     s->p = p;
     s->o = *o;
+    s->positions = kv_cache_positions(&p->config);
     if (!s->o.rows) s->o.rows = be->op->step_rows;
     if (!s->o.source_rows) s->o.source_rows = s->o.rows * SOURCE_ROWS;
     enum heed_status status = memory_open(s, 1, 1, err);
@@ -236,6 +249,7 @@ static enum heed_status slot_open(struct search *s, const struct sentence *x,
     int longest = output_longest(s, x);
     size_t bytes = (size_t)x->beam.width * longest * sizeof *k->at;
     *k = (struct slot){.sentence = x,
+                       .encoded = i,
                        .memory = b->src_off[i],
                        .memory_len = b->src_len[i],
                        .row = s->rows_wide,
@@ -282,11 +296,12 @@ static int slot_rows(const struct search *s, struct slot *k, int n, int wants, i
         int32_t *list = k->at + i * k->beam.longest;
         a->id[n] = h->n ? h->id[h->n - 1] : s->o.bos;
         a->pos[n] = h->n;
-        a->cache_at[n] = list[h->n] = h->n * s->rows_wide + k->row + i;
+        a->cache_at[n] = list[h->n] = h->n % s->positions * s->rows_wide + k->row + i;
+        a->cache_before[n] = h->n ? list[h->n - 1] : -1;
         a->self[n] = *used;
-        a->self_len[n] = h->n + 1;
-        memcpy(a->self_at + *used, list, (h->n + 1) * sizeof *list);
-        *used += h->n + 1;
+        a->self_len[n] = int_min(h->n + 1, s->positions);
+        memcpy(a->self_at + *used, list + h->n + 1 - a->self_len[n], a->self_len[n] * sizeof *list);
+        *used += a->self_len[n];
     }
     return n;
 }
@@ -372,10 +387,12 @@ static enum heed_status batch_step(struct search *s, struct heed_error *err)
                         .first = a->first,
                         .memory = a->memory,
                         .memory_len = a->memory_len,
+                        .encoded = a->encoded,
                         .id = a->id,
                         .pos = a->pos,
                         .cache = &s->cache,
                         .cache_at = a->cache_at,
+                        .cache_before = a->cache_before,
                         .self = a->self,
                         .self_len = a->self_len,
                         .self_at = a->self_at,
@@ -386,6 +403,7 @@ static enum heed_status batch_step(struct search *s, struct heed_error *err)
         struct slot *k = &s->slot[i];
         a->first[i] = n;
         a->memory[i] = k->memory, a->memory_len[i] = k->memory_len;
+        a->encoded[i] = k->encoded;
         n = slot_rows(s, k, n, wants, &step.self_rows);
     }
     a->first[s->open] = n;
@@ -439,7 +457,7 @@ static int batch_size(const struct search *s, const struct sentence *const *x, i
         assert((int)x[n]->src.n <= search_longest(s));
         rows += x[n]->beam.width;
         source += (int)x[n]->src.n + 1;
-        longest = int_max(longest, output_longest(s, x[n]));
+        longest = int_max(longest, cached_positions(s, x[n]));
         bool fits = rows <= s->o.rows && source <= s->o.source_rows &&
                     (size_t)rows * longest <= (size_t)s->cached;
         if (n && (!fits || x[n]->attention_layer != x[0]->attention_layer)) break;

@@ -4,13 +4,13 @@
 #include "model/activations.h"
 
 void activations_layout(struct activations *a, struct layout *l, const struct ops *op, int rows_src,
-                        int rows_tgt)
+                        int rows_tgt, int sentences)
 {
     int d = l->config->d_model, rows = rows_src > rows_tgt ? rows_src : rows_tgt;
     a->embed_src = layout_take(l, rows_src, d, l->precision.act);
     a->embed_tgt = layout_take(l, rows_tgt, d, l->precision.act);
     encoder_layout(a->encoder, l, rows_src);
-    decoder_layout(a->decoder, l, rows_tgt, rows_src);
+    decoder_layout(a->decoder, l, rows_tgt, rows_src, sentences);
     final_norm_layout(&a->encoder_norm, l, rows_src);
     final_norm_layout(&a->decoder_norm, l, rows_tgt);
     head_layout(&a->head, l, op, rows_tgt);

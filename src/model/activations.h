@@ -20,7 +20,7 @@ struct activations {
 
 /* For at most so many rows on each side. */
 void activations_layout(struct activations *a, struct layout *l, const struct ops *op, int rows_src,
-                        int rows_tgt);
+                        int rows_tgt, int sentences);
 /* Set the rows of every activation of a side to those of a batch or step. */
 void activations_bind_source(struct activations *a, const struct heed_config *c, int rows);
 void activations_bind_target(struct activations *a, const struct heed_config *c, int rows);

@@ -5,6 +5,7 @@
  */
 #include "model/attention.h"
 
+#include "base/minmax.h"
 #include "model/config.h"
 #include "model/position.h"
 
@@ -93,11 +94,25 @@ void cross_attention_layout(struct attention_acts *a, struct layout *l, int rows
     output_layout(a, l, rows);
 }
 
-void memory_keys_layout(struct attention_acts *a, struct layout *l, int memory_rows)
+void memory_keys_layout(struct attention_acts *a, struct layout *l, int memory_rows, int sentences)
 {
     a->kv = layout_take(l, memory_rows, config_kv_width(l->config), l->precision.keys);
     a->k = keys_of(l->config, a->kv);
     a->v = values_of(l->config, a->kv);
+    if (config_linear(l->config) && !l->keep)
+        a->states = layout_take(l, sentences, config_state_width(l->config), l->precision.master);
+}
+
+struct mat kv_cache_rows(const struct heed_config *c, const struct precision *precision, void *p,
+                         int n)
+{
+    return config_linear(c) ? mat_make(p, n, config_state_width(c), precision->master)
+                            : mat_make(p, n, config_kv_width(c), precision->keys);
+}
+
+int kv_cache_positions(const struct heed_config *c)
+{
+    return config_linear(c) ? int_min(2, c->max_length) : c->max_length;
 }
 
 void attention_scratch(struct scratch *s, struct layout *l, int rows, int memory_rows)
@@ -204,14 +219,37 @@ static void project_backward(const struct pass *p, struct mat dx, float beta, st
     if (db.p) p->be->op->bias_bwd(p->be, db, dy);
 }
 
+/* Computes the output of the heads in the form that the configuration names. states: what a
+ * decoding step of linear attention looks at in place of keys */
+static void attend_heads(const struct pass *p, const struct attention *heads, struct mat states)
+{
+    const struct ops *op = p->be->op;
+    if (!config_linear(p->config))
+        op->attend(p->be, heads);
+    else if (heads->seqs.from)
+        op->attend_state(p->be, states, heads);
+    else
+        op->attend_linear(p->be, heads);
+}
+
+static void attend_heads_backward(const struct pass *p, const struct attention *heads,
+                                  const struct attention_grad *g)
+{
+    const struct ops *op = p->be->op;
+    if (config_linear(p->config))
+        op->attend_linear_bwd(p->be, heads, g);
+    else
+        op->attend_bwd(p->be, heads, g->dq, g->dk, g->dv, g->dout);
+}
+
 /* The heads, W_O and what comes after the sub-layer, whose output this returns. */
 static struct mat attend(const struct pass *p, const struct attention_weights *w,
                          const struct attention_acts *a, struct mat x, struct mat k, struct mat v,
-                         const struct seqs *seqs, uint32_t site)
+                         struct mat states, const struct seqs *seqs, uint32_t site)
 {
     struct attention heads = heads_of(p, a, k, v, seqs, site);
     struct mat r = mat_top(p->scratch->r, x.rows);
-    p->be->op->attend(p->be, &heads);
+    attend_heads(p, &heads, states);
     project(p, r, a->o, w->out, w->out_bias);
     return norm_output(p, &w->norm, &a->norm, a->y, x, r, site + 1);
 }
@@ -225,13 +263,15 @@ static struct input_gradient attend_backward(const struct pass *p,
                                              uint32_t site)
 {
     struct attention heads = heads_of(p, a, a->k, a->v, seqs, site);
-    struct mat dout = mat_top(p->scratch->dout, dy.rows);
+    struct attention_grad grad = {.dout = mat_top(p->scratch->dout, dy.rows),
+                                  .dq = dq,
+                                  .dk = keys_of(p->config, dkv),
+                                  .dv = values_of(p->config, dkv)};
     struct input_gradient din;
     struct mat dr =
         norm_output_backward(p, &w->norm, &g->norm, &a->norm, &din, g->out_bias, dy, site + 1);
-    linear_backward(p, dout, 0, g->out, dr, a->o, w->out);
-    p->be->op->attend_bwd(p->be, &heads, dq, keys_of(p->config, dkv), values_of(p->config, dkv),
-                          dout);
+    linear_backward(p, grad.dout, 0, g->out, dr, a->o, w->out);
+    attend_heads_backward(p, &heads, &grad);
     return din;
 }
 
@@ -244,9 +284,12 @@ struct mat self_attention(const struct pass *p, const struct attention_weights *
     const struct heed_config *c = p->config;
     project_all(p, a->qkv, norm_input(p, &w->norm, &a->norm, x), w);
     position_rotate(p, queries_keys_of(c, a->qkv), seqs->pos, false);
-    if (!cache) return attend(p, w, a, x, a->k, a->v, seqs, site);
-    p->be->op->cache_put(p->be, cache->rows, keys_values_of(c, a->qkv), cache->at);
-    return attend(p, w, a, x, keys_of(c, cache->rows), values_of(c, cache->rows), seqs, site);
+    struct mat k = a->k, v = a->v, states = cache ? cache->rows : (struct mat){0};
+    if (cache && !config_linear(c)) {
+        p->be->op->cache_put(p->be, cache->rows, keys_values_of(c, a->qkv), cache->at);
+        k = keys_of(c, cache->rows), v = values_of(c, cache->rows);
+    }
+    return attend(p, w, a, x, k, v, states, seqs, site);
 }
 
 struct mat self_attention_backward(const struct pass *p, const struct attention_weights *w,
@@ -265,10 +308,17 @@ struct mat self_attention_backward(const struct pass *p, const struct attention_
 /* ---- cross-attention ---- */
 
 void memory_keys(const struct pass *p, const struct attention_weights *w,
-                 const struct attention_acts *a, struct mat memory, struct mat wide)
+                 const struct attention_acts *a, struct mat memory, struct mat wide,
+                 const struct seqs *seqs)
 {
     bool narrow = a->kv.type != wide.type;
-    project_keys(p, narrow ? wide : a->kv, memory, w);
+    struct mat kv = narrow ? wide : a->kv;
+    project_keys(p, kv, memory, w);
+    if (a->states.p) {
+        struct mat k = keys_of(p->config, kv), v = values_of(p->config, kv);
+        struct attention heads = heads_of(p, a, k, v, seqs, 0);
+        p->be->op->linear_state(p->be, mat_top(a->states, seqs->n), &heads);
+    }
     if (narrow) p->be->op->cast(p->be, a->kv, wide);
 }
 
@@ -277,7 +327,7 @@ struct mat cross_attention(const struct pass *p, const struct attention_weights 
                            uint32_t site)
 {
     project(p, a->q, norm_input(p, &w->norm, &a->norm, x), w->q, w->q_bias);
-    return attend(p, w, a, x, a->k, a->v, seqs, site);
+    return attend(p, w, a, x, a->k, a->v, a->states, seqs, site);
 }
 
 struct mat cross_attention_backward(const struct pass *p, const struct attention_weights *w,

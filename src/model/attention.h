@@ -21,23 +21,33 @@ struct attention_acts {
     struct mat kv;   /* [S,KV*(dk+dv)] cross-attention: keys and values of the memory */
     struct mat q;    /* [N,H*dk] cross-attention; in self-attention a view of qkv */
     struct mat k, v; /* views of qkv, or of kv */
-    struct mat o;    /* [N,H*dv] output of the heads */
-    struct mat lse;  /* [N,H] see ops.h */
+    struct mat states; /* [sentences, ..] cross-attention of a decoding step, if it is linear: the
+                        * state of each sentence's memory, see ops.h */
+    struct mat o;      /* [N,H*dv] output of the heads */
+    struct mat lse;    /* [N,H] see ops.h */
     struct norm_acts norm;
     struct mat y; /* [N,D] output of the sub-layer; see norm_output_layout */
 };
 
-/* The KV cache of a self-attention in translation: row i holds key and value of one position. */
+/* The KV cache of a self-attention in translation: row i holds key and value of one position, or,
+ * if attention is linear, the state of all positions of a hypothesis up to one. */
 struct kv_cache {
-    struct mat rows;   /* [.., KV*(dk+dv)] */
+    struct mat rows;   /* see kv_cache_rows */
     const int32_t *at; /* [N] the cache row that each new row goes to */
 };
+
+/* A matrix of n cache rows that are at p. */
+struct mat kv_cache_rows(const struct heed_config *c, const struct precision *precision, void *p,
+                         int n);
+/* How many positions of a hypothesis have a cache row that is still needed when the last of them is
+ * decoded, which is one of them. */
+int kv_cache_positions(const struct heed_config *c);
 
 void attention_walk(struct walk *k, struct attention_weights *w, const struct heed_config *c);
 void self_attention_layout(struct attention_acts *a, struct layout *l, int rows);
 /* Everything but the keys and values of the memory. */
 void cross_attention_layout(struct attention_acts *a, struct layout *l, int rows);
-void memory_keys_layout(struct attention_acts *a, struct layout *l, int memory_rows);
+void memory_keys_layout(struct attention_acts *a, struct layout *l, int memory_rows, int sentences);
 void attention_scratch(struct scratch *s, struct layout *l, int rows, int memory_rows);
 /* Set the rows of every activation to those of a batch. */
 void self_attention_bind(struct attention_acts *a, int rows);
@@ -55,10 +65,12 @@ struct mat self_attention_backward(const struct pass *p, const struct attention_
                                    const struct attention_acts *a, struct mat dy, struct mat x,
                                    const struct seqs *seqs, uint32_t site);
 
-/* Keys and values of the memory, once for a batch; `wide` is a buffer for them as activations, used
- * where keys and values are kept in a narrower type. */
+/* Keys and values of the memory, and states where decoding steps need them, once for a batch;
+ * `wide` is a buffer for keys and values as activations, used where they are kept in a narrower
+ * type. seqs: the sentences of the memory */
 void memory_keys(const struct pass *p, const struct attention_weights *w,
-                 const struct attention_acts *a, struct mat memory, struct mat wide);
+                 const struct attention_acts *a, struct mat memory, struct mat wide,
+                 const struct seqs *seqs);
 /* Returns the output of the sub-layer whose f(x) is attention(x, memory, memory). */
 struct mat cross_attention(const struct pass *p, const struct attention_weights *w,
                            const struct attention_acts *a, struct mat x, const struct seqs *seqs,

@@ -40,6 +40,11 @@ static const char *const POSITION[] = {
     [HEED_POSITION_NONE] = "none",
     NULL,
 };
+static const char *const ATTENTION[] = {
+    [HEED_ATTENTION_FULL] = "full",
+    [HEED_ATTENTION_LINEAR] = "linear",
+    NULL,
+};
 static const char *const TIE[] = {
     [HEED_TIE_ALL] = "all",
     [HEED_TIE_DECODER] = "decoder",
@@ -102,6 +107,8 @@ static const struct heed_config_field FIELD[] = {
      .option = "activation", .help = "activation function of the feed-forward; swiglu: gated"},
     {MEMBER(position), HEED_FIELD_KIND, .kinds = POSITION, .absent = "sinusoid",
      .option = "position", .help = "encoding of the positions of tokens"},
+    {MEMBER(attention), HEED_FIELD_KIND, .kinds = ATTENTION, .absent = "full",
+     .option = "attention", .help = "how queries weigh keys"},
     {MEMBER(bias), HEED_FIELD_SWITCH, .absent = "false", .option = "bias",
      .help = "biases on the projections of attention"},
     {MEMBER(tie), HEED_FIELD_KIND, .kinds = TIE, .absent = "all", .option = "tie",

@@ -42,6 +42,15 @@ static inline int config_kv_width(const struct heed_config *c)
 {
     return config_kv_heads(c) * (config_d_k(c) + config_d_v(c));
 }
+static inline bool config_linear(const struct heed_config *c)
+{
+    return c->attention == HEED_ATTENTION_LINEAR;
+}
+/* Numbers of a state of linear attention: see ops.h. */
+static inline int config_state_width(const struct heed_config *c)
+{
+    return config_kv_heads(c) * config_d_k(c) * (config_d_v(c) + 1);
+}
 /* Columns of queries, keys and values side by side. */
 static inline int config_qkv_width(const struct heed_config *c)
 {

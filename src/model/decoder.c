@@ -17,7 +17,8 @@ void decoder_walk(struct walk *k, struct decoder_weights *w, const struct heed_c
     }
 }
 
-void decoder_layout(struct decoder_acts *a, struct layout *l, int rows, int memory_rows)
+void decoder_layout(struct decoder_acts *a, struct layout *l, int rows, int memory_rows,
+                    int sentences)
 {
     for (int i = 0; i < l->config->decoder_layers; i++) {
         if (i && layout_shared(l)) {
@@ -28,7 +29,7 @@ void decoder_layout(struct decoder_acts *a, struct layout *l, int rows, int memo
             cross_attention_layout(&a[i].cross, l, rows);
             feed_forward_layout(&a[i].ff, l, rows);
         }
-        memory_keys_layout(&a[i].cross, l, memory_rows);
+        memory_keys_layout(&a[i].cross, l, memory_rows, sentences);
     }
 }
 
@@ -47,10 +48,11 @@ void decoder_bind_memory(struct decoder_acts *a, const struct heed_config *c, in
 }
 
 void decoder_memory(const struct pass *p, const struct decoder_weights *w,
-                    const struct decoder_acts *a, struct mat memory, struct mat wide)
+                    const struct decoder_acts *a, struct mat memory, struct mat wide,
+                    const struct seqs *seqs)
 {
     for (int l = 0; l < p->config->decoder_layers; l++)
-        memory_keys(p, &w[l].cross, &a[l].cross, memory, wide);
+        memory_keys(p, &w[l].cross, &a[l].cross, memory, wide, seqs);
 }
 
 static struct mat layer_forward(const struct pass *p, const struct decoder_weights *w,

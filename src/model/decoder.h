@@ -24,7 +24,7 @@ struct decoder_acts {
 
 /* The KV caches of all layers in translation. */
 struct cache {
-    struct mat layer[LAYERS_MAX]; /* [rows, KV*(dk+dv)] */
+    struct mat layer[LAYERS_MAX]; /* see kv_cache_rows */
 };
 
 /* Which positions the rows of the decoder look at. */
@@ -40,13 +40,15 @@ void decoder_walk(struct walk *k, struct decoder_weights *w, const struct heed_c
 /* Where layers share their activations (layout.h), each has its own keys and values of the memory,
  * which every decoding step reads, and its own output if backward will compute the next layer again
  * from it. */
-void decoder_layout(struct decoder_acts *a, struct layout *l, int rows, int memory_rows);
+void decoder_layout(struct decoder_acts *a, struct layout *l, int rows, int memory_rows,
+                    int sentences);
 void decoder_bind(struct decoder_acts *a, const struct heed_config *c, int rows);
 void decoder_bind_memory(struct decoder_acts *a, const struct heed_config *c, int memory_rows);
 
 /* Keys and values of the memory for every layer, once for a batch; see memory_keys. */
 void decoder_memory(const struct pass *p, const struct decoder_weights *w,
-                    const struct decoder_acts *a, struct mat memory, struct mat wide);
+                    const struct decoder_acts *a, struct mat memory, struct mat wide,
+                    const struct seqs *seqs);
 /* x: the embedded target. Returns the rows that the output layer takes. */
 struct mat decoder_forward(const struct pass *p, const struct decoder_weights *w,
                            const struct decoder_acts *a, struct mat x,

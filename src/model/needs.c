@@ -29,7 +29,7 @@ static enum heed_status check_kinds(const struct ops *op, const struct heed_conf
                                     struct heed_error *err)
 {
     bool pre = c->norm == HEED_NORM_PRE, gated = feed_forward_gated(c);
-    bool rope = c->position == HEED_POSITION_ROPE;
+    bool rope = c->position == HEED_POSITION_ROPE, linear = config_linear(c);
     const struct {
         const char *name;
         bool present, needed;
@@ -40,6 +40,10 @@ static enum heed_status check_kinds(const struct ops *op, const struct heed_conf
         {"add_bwd", op->add_bwd != NULL, pre && train, "norm 'pre'"},
         {"norm_bwd", op->norm_bwd != NULL, pre && train, "norm 'pre'"},
         {"rotate", op->rotate != NULL, rope, "position 'rope'"},
+        {"attend_linear", op->attend_linear != NULL, linear, "attention 'linear'"},
+        {"attend_linear_bwd", op->attend_linear_bwd != NULL, linear && train, "attention 'linear'"},
+        {"linear_state", op->linear_state != NULL, linear && !train, "attention 'linear'"},
+        {"attend_state", op->attend_state != NULL, linear && !train, "attention 'linear'"},
         {"gate", op->gate != NULL, gated, "activation 'swiglu'"},
         {"gate_bwd", op->gate_bwd != NULL, gated && train, "activation 'swiglu'"},
     };

@@ -20,7 +20,7 @@ static size_t run_ints(const struct run_options *o)
 {
     size_t src = o->rows_src, tgt = o->rows_tgt, n = o->sentences + 1;
     size_t batch = 2 * src + 3 * tgt + 4 * n;
-    size_t step = 3 * (tgt + 1) + (6 + o->wants) * tgt + 2 + o->cached;
+    size_t step = 3 * (tgt + 1) + (8 + o->wants) * tgt + 2 + o->cached;
     return batch > step ? batch : step;
 }
 
@@ -39,7 +39,7 @@ static size_t run_layout(struct run *r, void *base)
                        .config = c,
                        .precision = r->p->precision,
                        .keep = o->train};
-    activations_layout(&r->a, &l, r->be->op, o->rows_src, o->rows_tgt);
+    activations_layout(&r->a, &l, r->be->op, o->rows_src, o->rows_tgt, o->sentences);
     if (o->train)
         r->grad =
             mat_make(arena_take(&l.arena, r->p->n * type_size(master)), 1, (int)r->p->n, master);
@@ -190,7 +190,7 @@ static void encode(struct run *r, const struct pass *p)
     /* Nobody reads any more what the first layer of the encoder has projected, unless it is kept,
      * and then keys and values have the type of activations. */
     struct mat wide = mat_cols(a->encoder[0].self.qkv, 0, config_kv_width(p->config));
-    decoder_memory(p, w->decoder, a->decoder, a->memory, wide);
+    decoder_memory(p, w->decoder, a->decoder, a->memory, wide, &view);
 }
 
 /* Output rows of the decoder for the whole target of the batch. */

@@ -109,11 +109,13 @@ enum heed_status run_encode(struct run *r, const struct packed *b, struct heed_e
 struct step {
     int sentences;
     const int32_t *first;               /* [sentences+1] */
-    const int32_t *memory, *memory_len; /* [sentences] the sentence's rows of the memory */
+    const int32_t *memory, *memory_len; /* [sentences] the sentence's rows of the memory, ... */
+    const int32_t *encoded;             /* ... and its number in the batch of run_encode */
     int width;                          /* the most rows of a sentence */
     const int32_t *id, *pos;            /* [rows] the token fed in and its position */
     const struct cache *cache;          /* with one row more than run_options.cached, for padding */
     const int32_t *cache_at;            /* [rows] cache row of this position */
+    const int32_t *cache_before;        /* [rows] ... of the position before; -1: there is none */
     const int32_t *self; /* [rows] where the list of a row's cache rows starts in self_at, ... */
     const int32_t *self_len; /* ... and how many there are by now, this position's included */
     const int32_t *self_at;  /* [self_rows] */

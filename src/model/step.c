@@ -46,13 +46,16 @@ static struct step_input step_upload(struct run *r, const struct step *s,
                             .max_q = 1,
                             .max_k = r->p->config.max_length,
                             .causal = true,
-                            .pos = in.pos};
+                            .pos = in.pos,
+                            .from = stage_padded(to, s->cache_before, n, rows, -1),
+                            .to = v->cache_at};
     v->cross = (struct seqs){.n = sentences,
                              .q = stage_padded(to, s->first, m + 1, sentences + 1, n),
                              .k = stage_padded(to, s->memory, m, sentences, 0),
                              .klen = stage_padded(to, s->memory_len, m, sentences, 0),
                              .max_q = s->width,
-                             .max_k = shape->max_memory};
+                             .max_k = shape->max_memory,
+                             .from = stage_padded(to, s->encoded, m, sentences, -1)};
     /* This array comes last because its length changes from step to step, while a captured graph
      * needs every other array at the same address. */
     v->self.at = stage_padded(to, s->self_at, s->self_rows, s->self_rows + 1, spare);

@@ -32,7 +32,7 @@ BATCHES = [[(9, 7), (1, 3), (17, 19), (4, 1), (2, 11)], [(6, 16), (13, 2), (3, 9
 PAPER = SimpleNamespace(
     d_model=32, d_ff=64, heads=4, encoder_layers=2, decoder_layers=2, max_length=24,
     norm="post", activation="relu", position="sinusoid", bias=False, tie="all",
-    kv_heads=0, d_k=0, d_v=0,
+    kv_heads=0, d_k=0, d_v=0, attention="full",
 )
 
 
@@ -144,6 +144,18 @@ class Model:
     def final(self, stack, x):
         return self.norm(stack, x) if self.c.norm == "pre" else x
 
+    def weights(self, q, k, causal):
+        """Of queries and keys [heads, positions, width]; the weights of a query sum to 1."""
+        if self.c.attention == "linear":
+            affinity = (F.elu(q) + 1) @ (F.elu(k) + 1).transpose(1, 2)
+            if causal:
+                affinity = affinity.tril()
+            return affinity / affinity.sum(2, keepdim=True)
+        scores = q @ k.transpose(1, 2) / math.sqrt(q.shape[2])
+        if causal:
+            scores += torch.full(scores.shape[1:], -math.inf).triu(1)
+        return scores.softmax(2)
+
     def attention(self, prefix, x, memory, causal):
         """memory: None for self-attention."""
 
@@ -159,10 +171,7 @@ class Model:
             v = heads("v_proj", keys, kv).repeat_interleave(n // kv, dim=0)
             if self.c.position == "rope" and memory is None:
                 q, k = rotate(q), rotate(k)
-            scores = q @ k.transpose(1, 2) / math.sqrt(q.shape[2])
-            if causal:
-                scores += torch.full(scores.shape[1:], -math.inf).triu(1)
-            o = (scores.softmax(2) @ v).transpose(0, 1).reshape(len(x), -1)
+            o = (self.weights(q, k, causal) @ v).transpose(0, 1).reshape(len(x), -1)
             return self.linear(f"{prefix}.out_proj", o)
 
         return self.sublayer(prefix, x, attend)

@@ -36,6 +36,11 @@ VARIANTS = {
     "grouped": dict(heads=4, kv_heads=2),
     "wide_heads": dict(d_k=6, d_v=10),
     "odd_heads": dict(heads=3, kv_heads=1, d_k=5, d_v=7, bias=True),
+    "linear": dict(attention="linear"),
+    "linear_learned": dict(attention="linear", position="learned", norm="pre"),
+    "linear_modern": dict(attention="linear", norm="pre", position="rope", activation="swiglu",
+                          heads=4, kv_heads=2),
+    "linear_odd_heads": dict(attention="linear", heads=3, kv_heads=1, d_k=5, d_v=7, bias=True),
     "all_at_once": dict(norm="pre", activation="swiglu", position="learned", tie="none", bias=True,
                         heads=4, kv_heads=2, d_k=6, d_v=10),
 }
