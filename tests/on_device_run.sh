@@ -1,8 +1,11 @@
 #!/bin/sh
 # run.sh - the tests and benchmarks of the archive that on_device.sh made, on a machine with a GPU.
 #
-# usage: run.sh [tests] [bench] [variants] [translate] [memcheck] [racecheck]     (default: tests bench)
-#        run.sh part memcheck|racecheck PROGRAM [TESTS]
+# usage: run.sh [tests] [bench] [variants] [variants-bleu] [translate] [memcheck] [racecheck]
+#        run.sh part memcheck|racecheck PROGRAM [TESTS]     (default: tests bench)
+#
+# variants-bleu is recipes/variants/run.sh, which has the variables FORMS, SEEDS and STEPS. JOBS runs, 4
+# unless set, share the device. After LIMIT seconds, 560 unless set, it stops; called again it goes on.
 #
 # DEVICE is the device, cuda:0 unless set. Exit status: the number of programs that failed.
 set -u
@@ -86,6 +89,14 @@ variants() {
     done
 }
 
+variants_bleu() {
+    export HEED=bin/heed DEVICE="$HEED_TEST_DEVICE" JOBS="${JOBS:-4}"
+    run variants_bleu "${LIMIT:-560}" recipes/variants/run.sh data/multi30k variants
+    cat "$out/variants_bleu.log"
+    mkdir -p "$out/variants"
+    cp variants/*.log variants/*.tsv variants/table.md "$out/variants" 2>/dev/null
+}
+
 translate() {
     for weights in f32 bf16; do
         for batch in 1 32 256; do
@@ -136,6 +147,7 @@ nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,memory.used --fo
 for what in "$@"; do
     case $what in
     tests | bench | variants | translate) $what ;;
+    variants-bleu) variants_bleu ;;
     memcheck) sanitizer memcheck 16 ;;
     racecheck) sanitizer racecheck 3 ;;
     *) echo "no $what here" ;;
