@@ -128,6 +128,10 @@ struct activation {
 
 #define NORM_EPSILON 1e-6 /* added to the variance in add_norm */
 
+/* Smallest sum of weights that linear attention divides by. f32 has the inverse of this sum and its
+ * product with any gradient; exp of a query or key of -70 is already below it. */
+#define LINEAR_SUM_MIN 1e-30
+
 /* softmax(q kT / sqrt(d_k)) v, head by head (paper 3.2). There may be fewer key/value heads, KV,
  * than query heads, H: each is then shared by H / KV query heads that follow each other. */
 struct attention {
@@ -276,7 +280,7 @@ struct ops {
     void (*gate)(struct backend *be, struct mat h, struct mat z, struct drop d);
     void (*attend)(struct backend *be, const struct attention *a);
     /* Linear attention; in time and memory that grow with the length of a sentence, not with its
-     * square. */
+     * square. A query whose sum of weights is below LINEAR_SUM_MIN has the output 0. */
     void (*attend_linear)(struct backend *be, const struct attention *a);
     /* y = norm(x + drop(r)) * g + b; xhat [N,D] and rstd [N,1] are kept for backward and may be
      * absent together. y may be x. */

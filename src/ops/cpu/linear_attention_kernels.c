@@ -117,7 +117,7 @@ static void phi_panel(float *x, int n)
 
 static float inverse(float sum)
 {
-    return sum > 0.0f ? 1.0f / sum : 0.0f;
+    return sum >= (float)LINEAR_SUM_MIN ? 1.0f / sum : 0.0f;
 }
 
 /* ---- loading the factors ---- */

@@ -47,7 +47,7 @@ static double affinity(const struct attention *a, const struct query *q, int j)
 
 static double inverse(double sum)
 {
-    return sum > 0 ? 1 / sum : 0;
+    return sum >= LINEAR_SUM_MIN ? 1 / sum : 0;
 }
 
 static void set_weights(const struct attention *a, const struct query *q)
