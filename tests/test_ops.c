@@ -9,7 +9,7 @@
 
 #include "base/minmax.h"
 #include "ops/drop.h"
-#include "trial.h"
+#include "trial_experts.h"
 #include "variants.h"
 
 /* ---- embed ---- */
@@ -603,6 +603,16 @@ static const struct op_case cases[] = {
     {"add_bwd", plan_add_bwd, call_add_bwd, grid, large_grid, .flags = DROP | VIEW | BIAS},
     {"norm", plan_norm, call_norm, grid, large_grid, .flags = VIEW | KEEP},
     {"norm_bwd", plan_norm_bwd, call_norm_bwd, grid, large_grid, .flags = VIEW | BETA},
+    {"route", plan_route, call_route, grid, large_routed, .flags = DROP | VIEW | KEEP | LIMITED},
+    {"dispatch", plan_dispatch, call_dispatch, grid, large_routed, .flags = VIEW | GATED | LIMITED},
+    {"experts_linear", plan_experts_linear, call_experts_linear, routed_products,
+     large_routed_products, .flags = DROP | VIEW | ACTIVE | KEEP | LIMITED},
+    {"combine", plan_combine, call_combine, grid, large_routed, .flags = VIEW | LIMITED},
+    {"experts_linear_bwd", plan_experts_linear_bwd, call_experts_linear_bwd, routed_products,
+     large_routed_products, .flags = DROP | VIEW | ACTIVE | KEEP | LIMITED,
+     .prepare = prepare_linear_bwd},
+    {"route_bwd", plan_route_bwd, call_route_bwd, grid, large_routed,
+     .flags = VIEW | BETA | GRAD | LIMITED},
     {"xent", plan_xent, call_xent, vocabularies, large_vocabularies, .flags = VIEW | GRAD},
     {"sqnorm", plan_sqnorm, call_sqnorm, vectors, large_vectors, .flags = 0},
     {"adam", plan_adam, call_adam, vectors, large_vectors, .flags = COPY | CLIP | SKIP},

@@ -51,6 +51,12 @@ ON_DEVICE static inline uint32_t drop_word(struct drop_row r, uint32_t col)
     return x ^ x >> 15;
 }
 
+/* Uniform in [-1, 1], for the noise of a router. */
+ON_DEVICE static inline float drop_noise(struct drop_row r, uint32_t col)
+{
+    return (float)(int32_t)drop_word(r, col) * 0x1p-31f;
+}
+
 /* 0 for a dropped element, 1 / (1 - p) for a kept one */
 ON_DEVICE static inline float drop_factor(struct drop_row r, uint32_t col)
 {

@@ -197,6 +197,45 @@ static inline int attention_state_width(const struct attention *a)
     return attention_kv_heads(a) * attention_dk(a) * (attention_dv(a) + 1);
 }
 
+enum { EXPERTS_MAX = 64, EXPERTS_PER_ROW_MAX = 8 };
+
+/* How the rows of a matrix [N,D] are sent to E experts, K of them for each row. The router's logits
+ * are a product of the row with a matrix [E,D], plus noise in training; p is their softmax. A row
+ * chooses the K experts with the largest p, the largest first and among equals the lower number
+ * first. Its gates are their p divided by the sum of these p; with K = 1 the gate is p
+ * itself, so that the router has a gradient.
+ *
+ * Choice k of row i is number i*K + k. An expert takes the choices of it in the order of their
+ * numbers, up to its capacity; the others are dropped. Copies of the rows that were taken are
+ * gathered in matrices of routing_taken rows, in which expert e has the rows from start[e] on, in
+ * that order. start[e] is a multiple of ROW_PAD; the padding rows before start[e+1] may be
+ * overwritten by any op, and nothing reads them. The arrays are in device memory, and the host does
+ * not know what they hold. */
+struct routing {
+    int experts, per_row; /* E, K */
+    int capacity;         /* choices that an expert takes at most; 0: all of them */
+    float noise;          /* added to a logit: this times drop_noise of (draw, row, expert) */
+    struct drop draw;
+    /* The results of route. Real numbers have the type of the router's matrix. */
+    struct mat p;          /* [N,E] */
+    struct mat gate;       /* [N,K] also of dropped choices */
+    int32_t *chosen;       /* [N*K] the expert of each choice */
+    int32_t *place;        /* [N*K] its row among those taken; -1: dropped */
+    int32_t *asked, *rows; /* [E] choices of each expert, and how many of them it takes */
+    int32_t *start;        /* [E+1] */
+    struct mat tally;      /* [1,2E+1] the numbers in asked and in rows, and E * the sum over the
+                            * experts of (asked / (N*K)) * (the sum of their column of p): the loss
+                            * of unbalanced experts (Fedus et al. 2021), N where all are alike.
+                            * Absent: not wanted */
+};
+
+/* Rows of a matrix that has room for all rows taken. */
+static inline int routing_taken(int n, int per_row, int experts)
+{
+    int choices = n * per_row, begun = choices < experts ? choices : experts;
+    return choices + begun * (ROW_PAD - 1);
+}
+
 /* Weights in host memory: [rows, cols] of F32, BF16 or I8. */
 struct stored {
     const void *v;
@@ -236,6 +275,8 @@ enum use { USED_WHOLE, USED_IN_PART };
  * - gate and gate_bwd, for a gated feed-forward;
  * - rotate, for rotary positions;
  * - attend_linear, its backward, linear_state and attend_state, for linear attention;
+ * - route, dispatch, experts_linear and combine, and experts_linear_bwd and route_bwd, for a
+ * mixture of experts;
  * - note, graph capture and measuring.
  * A backend that lacks an activation says so in `activations`. When a model is opened,
  * model/needs.c compares what its configuration needs with this table and answers with a sentence
@@ -298,6 +339,22 @@ struct ops {
     void (*rotate)(struct backend *be, struct mat x, const int32_t *pos, struct mat table,
                    bool opposite);
 
+    /* A mixture of experts: route; dispatch; experts_linear any number of times; combine. */
+
+    /* Writes the results of r.   x [N,D], w [E,D] of the master's type */
+    void (*route)(struct backend *be, const struct routing *r, struct mat x, struct mat w);
+    /* Row place[i*K + k] of y = row i of x, times the gate of that choice if `gated`.
+     * y [taken,D], x [N,D] */
+    void (*dispatch)(struct backend *be, struct mat y, struct mat x, const struct routing *r,
+                     bool gated);
+    /* linear with the rows, the matrix and the bias of each expert; a row of the dropout mask is
+     * the row in y.   y [taken,out], x [taken,in], w [E*out,in], b [E,out] */
+    void (*experts_linear)(struct backend *be, struct mat y, struct mat x, struct mat w,
+                           struct mat b, struct activation f, const struct routing *r);
+    /* Row i of y = the sum over its choices that were taken of gate * row place of x.
+     * y [N,D], x [taken,D] */
+    void (*combine)(struct backend *be, struct mat y, struct mat x, const struct routing *r);
+
     /* backward */
 
     /* de[id] += drop(dy) * scale. The gradient of embed's e has scale sqrt(D), that of position has
@@ -319,6 +376,22 @@ struct ops {
      * gradient of the bias of the linear that computed z   dz, z [N,2F], dh [N,F], db [1,2F] */
     void (*gate_bwd)(struct backend *be, struct mat dz, struct mat db, struct mat dh, struct mat z,
                      struct drop d);
+    /* The gradients of experts_linear: db[e] += column sums of the rows of dy of expert e, dw[e] +=
+     * dyT x over these rows; dx = dy w[e], multiplied by the derivative of the activation f with
+     * which x was computed, as in linear_bwd.   shapes as in experts_linear, dw like w, db like b
+     */
+    void (*experts_linear_bwd)(struct backend *be, struct mat dx, struct mat db, struct mat dw,
+                               struct mat dy, struct mat x, struct mat w, struct activation f,
+                               const struct routing *r);
+    /* The gradients of route, dispatch and combine. With dl the gradient of the logits,
+     * dx = beta*dx + the sum of the rows of dtaken that were taken of the row + dl w, and
+     * dw += dlT x. dy is the gradient of combine's result and y what it combined; dtaken is the
+     * gradient of dispatch's result. dl comes from the gates, and from balance times the loss in
+     * r->tally, in which `asked` counts as a constant. dl overwrites r->p.
+     * dx, dy, x [N,D], y, dtaken [taken,D], w, dw [E,D] */
+    void (*route_bwd)(struct backend *be, struct mat dx, float beta, struct mat dw, struct mat dy,
+                      struct mat y, struct mat dtaken, struct mat x, struct mat w,
+                      const struct routing *r, float balance);
     /* Writes dq, dk and dv in the rows of a's sentences; reads a's q, k, v, o and lse. */
     void (*attend_bwd)(struct backend *be, const struct attention *a, struct mat dq, struct mat dk,
                        struct mat dv, struct mat dout);
@@ -403,6 +476,14 @@ struct ops {
 struct backend {
     const struct ops *op; /* every backend has a struct of its own that begins with this one */
 };
+
+/* The rows of w [E*out,in] that are expert e's. Of a packed type out is a multiple of PACK_ROWS. */
+static inline struct mat mat_expert(const struct ops *op, struct mat w, int e, int experts)
+{
+    int out = w.rows / experts;
+    if (!type_packed(w.type)) return mat_rows(w, e * out, out);
+    return mat_make((char *)w.p + op->pack_bytes(w.type, e * out, w.cols), out, w.cols, w.type);
+}
 
 /* Opens the backend of a device: see heed_engine_open for its names. op->close frees it. */
 enum heed_status backend_open(struct backend **out, const char *device, int threads,

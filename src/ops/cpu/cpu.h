@@ -1,6 +1,6 @@
 /*
- * cpu.h - private to the CPU backend. OpenMP drivers are in cpu.c, linear.c and attention.c;
- * kernels in kernels.c, which is compiled once per ISA; matrix products in gemm.h.
+ * cpu.h - private to the CPU backend. OpenMP drivers are in cpu.c, linear.c, experts.c and
+ * attention.c; kernels in kernels.c, which is compiled once per ISA; matrix products in gemm.h.
  *
  * Determinism: work is divided into pieces by the shapes alone, never by the number of threads, and
  * each piece is computed by one thread in a fixed order.
@@ -13,6 +13,7 @@
 
 struct attend_kernels; /* attention.h */
 struct linear_kernels; /* linear_attention.h */
+struct expert_kernels; /* experts.h */
 struct kernels;        /* kernels.h */
 
 struct cpu {
@@ -21,7 +22,8 @@ struct cpu {
     const struct kernels *k;
     const struct attend_kernels *attend;
     const struct linear_kernels *linear;
-    char *attend_work; /* [threads][ATTEND_WORK] for either of them */
+    const struct expert_kernels *experts;
+    char *attend_work; /* [threads][ATTEND_WORK] for either kind of attention */
     struct gemm *gemm;
     struct packed_work packed;
     struct heed_error failed; /* first error of a packed product; kept until sync returns it */
@@ -70,6 +72,19 @@ void cpu_bias_bwd(struct backend *be, struct mat db, struct mat dy);
 void cpu_gate(struct backend *be, struct mat h, struct mat z, struct drop d);
 void cpu_gate_bwd(struct backend *be, struct mat dz, struct mat db, struct mat dh, struct mat z,
                   struct drop d);
+void cpu_experts_linear(struct backend *be, struct mat y, struct mat x, struct mat w, struct mat b,
+                        struct activation f, const struct routing *r);
+void cpu_experts_linear_bwd(struct backend *be, struct mat dx, struct mat db, struct mat dw,
+                            struct mat dy, struct mat x, struct mat w, struct activation f,
+                            const struct routing *r);
+/* experts.c */
+void cpu_route(struct backend *be, const struct routing *r, struct mat x, struct mat w);
+void cpu_dispatch(struct backend *be, struct mat y, struct mat x, const struct routing *r,
+                  bool gated);
+void cpu_combine(struct backend *be, struct mat y, struct mat x, const struct routing *r);
+void cpu_route_bwd(struct backend *be, struct mat dx, float beta, struct mat dw, struct mat dy,
+                   struct mat y, struct mat dtaken, struct mat x, struct mat w,
+                   const struct routing *r, float balance);
 /* attention.c */
 void cpu_attend(struct backend *be, const struct attention *a);
 void cpu_attend_bwd(struct backend *be, const struct attention *a, struct mat dq, struct mat dk,

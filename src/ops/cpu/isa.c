@@ -13,6 +13,7 @@
 #endif
 
 #include "ops/cpu/attention.h"
+#include "ops/cpu/experts.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/linear_attention.h"
 #include "ops/cpu/packed.h"
@@ -133,11 +134,12 @@ enum isa_level isa_named(const char *name)
 const struct isa_kernels *isa_kernels(enum isa_level level)
 {
     static const struct isa_kernels all[ISA_LEVELS] = {
-        {&kernels_baseline, &attend_baseline, &linear_baseline, packed_baseline,
+        {&kernels_baseline, &attend_baseline, &linear_baseline, &experts_baseline, packed_baseline,
          gemm_step_baseline},
 #if defined(__x86_64__)
-        {&kernels_avx2, &attend_avx2, &linear_avx2, packed_avx2, gemm_step_avx2},
-        {&kernels_avx512, &attend_avx512, &linear_avx512, packed_avx512, gemm_step_avx512},
+        {&kernels_avx2, &attend_avx2, &linear_avx2, &experts_avx2, packed_avx2, gemm_step_avx2},
+        {&kernels_avx512, &attend_avx512, &linear_avx512, &experts_avx512, packed_avx512,
+         gemm_step_avx512},
 #endif
     };
     return &all[level];

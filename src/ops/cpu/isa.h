@@ -47,6 +47,7 @@ struct isa_kernels {
     const struct kernels *rows;
     const struct attend_kernels *attend;
     const struct linear_kernels *linear;
+    const struct expert_kernels *experts;
     const struct packed_kernel *packed; /* [PACKED_KINDS] */
     gemm_step *step;
 };

@@ -1,5 +1,6 @@
 /*
- * linear.c - the linear layer of the CPU backend and the gate, forward and backward: see ops.h.
+ * linear.c - the linear layer of the CPU backend, that of experts, and the gate, forward and
+ * backward: see ops.h.
  *
  * Place: called through the op table for every projection, feed-forward and output layer; products
  * by gemm.h, rows by kernels.h.
@@ -101,6 +102,50 @@ void cpu_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat db
     gemm_run(cpu->gemm, &(struct gemm_job){.c = padded(dx), .a = padded(dy), .b = w, .beta = beta});
     if (!identity) activate_bwd(cpu, dx, x, f);
     if (db.p) cpu_bias_bwd(be, db, dx);
+}
+
+/* ---- experts ---- */
+
+/* Expert e's rows of a matrix of all rows taken. */
+static struct mat taken_by(const struct routing *r, struct mat m, int e)
+{
+    return mat_rows(m, r->start[e], r->rows[e]);
+}
+
+/* All rows taken, and the padding rows between them, as one matrix. */
+static struct mat taken(const struct routing *r, struct mat m)
+{
+    return mat_rows(m, 0, r->start[r->experts]);
+}
+
+/* One product for each expert, then the activation of all rows. */
+void cpu_experts_linear(struct backend *be, struct mat y, struct mat x, struct mat w, struct mat b,
+                        struct activation f, const struct routing *r)
+{
+    struct cpu *cpu = cpu_of(be);
+    bool apart = f.z.p || activation_needs_z(f.kind);
+    struct mat z = f.z.p ? f.z : y;
+    for (int e = 0; e < r->experts; e++)
+        multiply(cpu, taken_by(r, z, e), taken_by(r, x, e), mat_expert(be->op, w, e, r->experts),
+                 mat_rows(b, e, 1), !apart && f.kind == ACT_RELU);
+    if (apart || f.drop.p > 0)
+        activate(cpu, taken(r, y), taken(r, z), apart ? f.kind : ACT_NONE, f.drop);
+}
+
+void cpu_experts_linear_bwd(struct backend *be, struct mat dx, struct mat db, struct mat dw,
+                            struct mat dy, struct mat x, struct mat w, struct activation f,
+                            const struct routing *r)
+{
+    struct cpu *cpu = cpu_of(be);
+    for (int e = 0; e < r->experts; e++) {
+        cpu_bias_bwd(be, mat_rows(db, e, 1), taken_by(r, dy, e));
+        cpu_linear_bwd(be, taken_by(r, dx, e), 0, (struct mat){0},
+                       mat_expert(be->op, dw, e, r->experts), taken_by(r, dy, e), taken_by(r, x, e),
+                       mat_expert(be->op, w, e, r->experts), (struct activation){0});
+    }
+    if (f.kind == ACT_NONE && f.drop.p == 0) return;
+    f.z = taken(r, f.z);
+    activate_bwd(cpu, taken(r, dx), taken(r, x), f);
 }
 
 /* ---- gate ---- */

@@ -50,5 +50,18 @@ void ref_attend_linear_bwd(struct backend *be, const struct attention *a,
                            const struct attention_grad *g);
 void ref_linear_state(struct backend *be, struct mat states, const struct attention *a);
 void ref_attend_state(struct backend *be, struct mat states, const struct attention *a);
+/* experts.c */
+void ref_route(struct backend *be, const struct routing *r, struct mat x, struct mat w);
+void ref_dispatch(struct backend *be, struct mat y, struct mat x, const struct routing *r,
+                  bool gated);
+void ref_experts_linear(struct backend *be, struct mat y, struct mat x, struct mat w, struct mat b,
+                        struct activation f, const struct routing *r);
+void ref_combine(struct backend *be, struct mat y, struct mat x, const struct routing *r);
+void ref_experts_linear_bwd(struct backend *be, struct mat dx, struct mat db, struct mat dw,
+                            struct mat dy, struct mat x, struct mat w, struct activation f,
+                            const struct routing *r);
+void ref_route_bwd(struct backend *be, struct mat dx, float beta, struct mat dw, struct mat dy,
+                   struct mat y, struct mat dtaken, struct mat x, struct mat w,
+                   const struct routing *r, float balance);
 
 #endif
