@@ -154,6 +154,11 @@ enum heed_tie {
     HEED_TIE_NONE     /* "none": each has its own */
 };
 
+enum heed_ff {
+    HEED_FF_DENSE, /* "dense": every token passes through the same network, paper 3.3 */
+    HEED_FF_MOE    /* "moe": a router sends each token to some of several networks (experts) */
+};
+
 /* What training keeps of a layer between forward and backward. */
 enum heed_recompute {
     HEED_RECOMPUTE_NONE, /* "none": every activation that backward reads */
@@ -177,7 +182,10 @@ struct heed_config {
     int kv_heads; /* heads of keys and values, each shared by heads / kv_heads query heads; 0: as
                    * many as heads */
     int d_k, d_v; /* widths of a head's keys and values; 0: d_model / heads */
-    enum heed_recompute recompute; /* less memory for more time in training; the same weights */
+    enum heed_recompute recompute;  /* less memory for more time in training; the same weights */
+    enum heed_ff ff;                /* the feed-forward of every layer */
+    int experts, experts_per_token; /* with HEED_FF_MOE: experts of a layer, and how many of them a
+                                     * token is sent to; 0: 8, and 2 */
 };
 
 /* name: tiny, small, base or big. vocab_size is left 0. */

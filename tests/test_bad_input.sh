@@ -82,6 +82,10 @@ forms=(
     "--position rope --d-k 5: position is rope and d_k is 5, expected an even number"
     "--d-k 2000: d-k is '2000', expected a whole number from 0 to 1024"
     "--d-v -1: d-v is '-1', expected a whole number from 0 to 1024"
+    "--ff sparse: --ff is 'sparse', expected dense or moe"
+    "--ff moe --experts 2 --experts-per-token 3: experts_per_token is 3, expected at most experts, 2"
+    "--ff moe --experts 100: experts is '100', expected a whole number from 0 to 64"
+    "--experts 4: experts is 4 and ff is dense, expected ff moe"
     "--bias=yes: --bias takes no value, found 'yes'"
 )
 for form in "${forms[@]}"; do

@@ -103,7 +103,10 @@ static void test_text(void **state)
                               "  \"kv_heads\": 0,\n"
                               "  \"d_k\": 0,\n"
                               "  \"d_v\": 0,\n"
-                              "  \"recompute\": \"none\"\n"
+                              "  \"recompute\": \"none\",\n"
+                              "  \"ff\": \"dense\",\n"
+                              "  \"experts\": 0,\n"
+                              "  \"experts_per_token\": 0\n"
                               "}\n");
     free(text);
 }
@@ -270,6 +273,13 @@ static void test_parse_refuses(void **state)
          "kv_heads is '-1', expected a whole number from 0 to 1024"},
         {"\"d_k\": 0", "\"d_k\": 1025", "d_k is '1025', expected a whole number from 0 to 1024"},
         {"\"d_v\": 0", "\"d_v\": 1025", "d_v is '1025', expected a whole number from 0 to 1024"},
+        {"\"experts\": 0", "\"experts\": 8", "experts is 8 and ff is dense, expected ff moe"},
+        {"\"experts_per_token\": 0", "\"experts_per_token\": 1",
+         "experts_per_token is 1 and ff is dense, expected ff moe"},
+        {"\"ff\": \"dense\"", "\"ff\": \"meo\"",
+         "ff is 'meo', expected dense or moe; did you mean moe?"},
+        {"\"experts\": 0", "\"experts\": 65",
+         "experts is '65', expected a whole number from 0 to 64"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct heed_config c = {.d_model = 5};
@@ -279,6 +289,30 @@ static void test_parse_refuses(void **state)
         assert_says(err, table[i].words);
         assert_int_equal(c.d_model, 5);
     }
+}
+
+/* Experts of a layer and of a token; 0 stands for 8 and 2. */
+static void test_experts(void **state)
+{
+    (void)state;
+    struct heed_error err;
+    struct heed_config c = preset("base");
+    assert_int_equal(config_experts(&c), 0);
+    c.ff = HEED_FF_MOE;
+    assert_int_equal(config_check(&c, &err), HEED_OK);
+    assert_int_equal(config_experts(&c), 8);
+    assert_int_equal(config_experts_per_token(&c), 2);
+    c.experts = 4, c.experts_per_token = 4;
+    assert_int_equal(config_check(&c, &err), HEED_OK);
+    c.experts_per_token = 5;
+    assert_int_equal(config_check(&c, &err), HEED_EARG);
+    assert_string_equal(err.text, "experts_per_token is 5, expected at most experts, 4");
+    c.experts = 1, c.experts_per_token = 0;
+    assert_int_equal(config_check(&c, &err), HEED_EARG);
+    assert_string_equal(err.text, "experts_per_token is 2, expected at most experts, 1");
+    c = preset("big"), c.ff = HEED_FF_MOE, c.experts = 64;
+    assert_int_equal(config_check(&c, &err), HEED_EARG);
+    assert_non_null(strstr(err.text, "the number of parameters is "));
 }
 
 static void test_parse_allows(void **state)
@@ -586,14 +620,23 @@ static void test_mutations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_presets),       cmocka_unit_test(test_text),
-        cmocka_unit_test(test_rates_survive), cmocka_unit_test(test_locale),
-        cmocka_unit_test(test_parse_refuses), cmocka_unit_test(test_parse_allows),
-        cmocka_unit_test(test_heads),         cmocka_unit_test(test_rope_needs_even_heads),
-        cmocka_unit_test(test_check_refuses), cmocka_unit_test(test_same),
-        cmocka_unit_test(test_load),          cmocka_unit_test(test_mutations),
-        cmocka_unit_test(test_format_1),      cmocka_unit_test(test_fields),
-        cmocka_unit_test(test_set),           cmocka_unit_test(test_document),
+        cmocka_unit_test(test_presets),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_rates_survive),
+        cmocka_unit_test(test_locale),
+        cmocka_unit_test(test_parse_refuses),
+        cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_parse_allows),
+        cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_rope_needs_even_heads),
+        cmocka_unit_test(test_check_refuses),
+        cmocka_unit_test(test_same),
+        cmocka_unit_test(test_load),
+        cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_format_1),
+        cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_set),
+        cmocka_unit_test(test_document),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

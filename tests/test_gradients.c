@@ -18,15 +18,18 @@
 static const int src_len[] = {4, 1, 7, 3}, tgt_len[] = {3, 5, 1, 6};
 enum { N = 4 };
 
-static const struct loss_options with_dropout = {
-    .label_smoothing = 0.1f, .backward = true, .dropout = true, .seed = 42};
+static const struct loss_options with_dropout = {.label_smoothing = 0.1f,
+                                                 .backward = true,
+                                                 .dropout = true,
+                                                 .seed = 42,
+                                                 .experts = {.balance = 0.02f}};
 
 static double loss_of(struct toy *t, const struct toy_batch *b, struct loss_options o)
 {
     struct heed_error err = {0};
     struct loss l = {0};
     assert_int_equal(run_loss(t->run, &b->packed, &o, &l, &err), HEED_OK);
-    return l.smoothed;
+    return l.smoothed + l.balance;
 }
 
 /* The larger of two, or the NaN, which fmax would drop. */
@@ -40,15 +43,15 @@ static void zero_grad(struct toy *t)
     memset(t->run->grad.p, 0, t->p->n * sizeof(double));
 }
 
-static void check_finite_differences(const struct heed_config *config)
+static void finite_differences(const struct heed_config *config, const struct loss_options *options)
 {
     struct toy t;
     struct toy_batch b;
     toy_open(&t, "ref", config, precision_f64, true);
     toy_batch(&b, N, src_len, tgt_len, toy_config.vocab_size, 3);
     zero_grad(&t);
-    loss_of(&t, &b, with_dropout);
-    struct loss_options forward = with_dropout;
+    loss_of(&t, &b, *options);
+    struct loss_options forward = *options;
     forward.backward = false;
     double *p = t.p->master.p, *g = t.run->grad.p, worst = 0, eps = 1e-6;
     for (size_t i = 0; i < t.p->n; i += (size_t)few(1, 11)) {
@@ -62,6 +65,43 @@ static void check_finite_differences(const struct heed_config *config)
         worst = worse(worst, fabs(want - g[i]) / fmax(1, fabs(want)));
     }
     if (!(worst < 1e-6)) fail_msg("worst gradient error %g over %zu parameters", worst, t.p->n);
+    toy_close(&t);
+}
+
+static void check_finite_differences(const struct heed_config *config)
+{
+    finite_differences(config, &with_dropout);
+}
+
+/* Experts that take only some of the tokens that chose them. */
+static void test_capacity(void **state)
+{
+    (void)state;
+    enum { LAYERS = 4, EXPERTS = 3 };
+    static const struct variant form = {"moe", "ff=moe experts=3 activation=silu"};
+    struct heed_config c = variant_config(&form, &toy_config);
+    struct loss_options limited = with_dropout;
+    limited.experts.capacity = 0.5f;
+    limited.experts.least = 1;
+    finite_differences(&c, &limited);
+
+    struct heed_error err = {0};
+    struct toy t;
+    struct toy_batch b;
+    struct expert_load load[LAYERS * EXPERTS] = {{0}};
+    struct loss loss = {.load = load};
+    toy_open(&t, "ref", &c, precision_f64, true);
+    toy_batch(&b, N, src_len, tgt_len, toy_config.vocab_size, 3);
+    assert_int_equal(run_loss(t.run, &b.packed, &limited, &loss, &err), HEED_OK);
+    for (int l = 0; l < LAYERS; l++) {
+        double asked = 0, most = 0.5 * 2 * 15 / EXPERTS; /* both sides have 15 tokens */
+        for (int e = 0; e < EXPERTS; e++) {
+            asked += load[l * EXPERTS + e].asked;
+            double want = fmin(load[l * EXPERTS + e].asked, most);
+            assert_true(load[l * EXPERTS + e].taken == want);
+        }
+        assert_true(asked == 2 * 15);
+    }
     toy_close(&t);
 }
 
@@ -90,6 +130,7 @@ static void check_packed_is_sum_of_singles(const struct heed_config *config)
     struct toy_batch b, one;
     struct loss_options o = with_dropout;
     o.dropout = false;
+    o.experts.balance = 0; /* the sentences of a batch share this loss */
     toy_open(&t, "ref", config, precision_f64, true);
     toy_batch(&b, N, src_len, tgt_len, toy_config.vocab_size, 3);
     zero_grad(&t);
@@ -227,7 +268,7 @@ int main(void)
     enum { CHECKS = sizeof checks / sizeof *checks };
     struct invariant invariants[VARIANTS * CHECKS];
     char names[VARIANTS * CHECKS][64];
-    struct CMUnitTest tests[VARIANTS * CHECKS + 1];
+    struct CMUnitTest tests[VARIANTS * CHECKS + 2];
     int n = 0;
     for (int v = 0; v < VARIANTS; v++)
         for (int i = 0; i < CHECKS; i++, n++) {
@@ -236,5 +277,6 @@ int main(void)
             tests[n] = (struct CMUnitTest){names[n], test_invariant, NULL, NULL, &invariants[n]};
         }
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_positions_matter);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_capacity);
     return _cmocka_run_group_tests("gradients", tests, (size_t)n, NULL, NULL);
 }

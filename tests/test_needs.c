@@ -94,6 +94,16 @@ static void test_kinds(void **state)
     assert_int_equal(needs_check(&l.op, &c, true, &err), HEED_EUNSUPPORTED);
     assert_string_equal(err.text, "device 'toy' lacks the op gate_bwd, which the model needs for "
                                   "its activation 'swiglu'");
+    c = toy_config;
+    l.op.route_bwd = NULL;
+    assert_int_equal(needs_check(&l.op, &c, true, &err), HEED_OK);
+    c.ff = HEED_FF_MOE;
+    assert_int_equal(needs_check(&l.op, &c, false, &err), HEED_OK);
+    assert_int_equal(needs_check(&l.op, &c, true, &err), HEED_EUNSUPPORTED);
+    assert_string_equal(err.text, "device 'toy' lacks the op route_bwd, which the model needs for "
+                                  "its ff 'moe'");
+    c = toy_config;
+    c.activation = HEED_ACTIVATION_SWIGLU;
     l.op.gate = NULL;
     assert_int_equal(needs_check(&l.op, &c, false, &err), HEED_EUNSUPPORTED);
     assert_string_equal(err.text, "device 'toy' lacks the op gate, which the model needs for its "

@@ -702,8 +702,11 @@ enum { N = 4 };
 static float *gradients_of(const char *device, const struct heed_config *config,
                            struct precision precision, struct loss *loss)
 {
-    const struct loss_options o = {
-        .label_smoothing = 0.1f, .backward = true, .dropout = true, .seed = 42};
+    const struct loss_options o = {.label_smoothing = 0.1f,
+                                   .backward = true,
+                                   .dropout = true,
+                                   .seed = 42,
+                                   .experts = {.balance = 0.02f, .capacity = 0.8f, .least = 1}};
     struct heed_error err = {0};
     struct toy t;
     struct toy_batch b;

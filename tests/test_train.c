@@ -25,7 +25,7 @@ static void test_schedule(void **state)
 static void test_threads_and_resume_are_exact(void **state)
 {
     (void)state;
-    enum { F32, BF16, SUBWORD_DROPOUT, KINDS };
+    enum { F32, BF16, SUBWORD_DROPOUT, EXPERTS, KINDS };
     for (int kind = 0; kind < KINDS; kind++) {
         char one[160], two[160], cut[160], file[3][192];
         snprintf(one, sizeof one, "%s/one-%d", place.dir, kind);
@@ -34,6 +34,7 @@ static void test_threads_and_resume_are_exact(void **state)
         struct heed_train_options o = options(one);
         o.precision = kind == BF16 ? HEED_BF16 : HEED_F32;
         o.subword_dropout = kind == SUBWORD_DROPOUT ? 0.3f : 0;
+        if (kind == EXPERTS) o.config.ff = HEED_FF_MOE;
         o.accumulate = 2;
         o.steps = few(12, 3);
         must_train(&o, 1);

@@ -85,6 +85,8 @@ forms=(
     "--norm pre --activation swiglu --bias --kv-heads 1 --d-k 6 --d-v 10"
     "--attention linear"
     "--attention linear --norm pre --position rope --kv-heads 1 --d-k 6 --d-v 5 --bias"
+    "--ff moe --experts 4"
+    "--ff moe --experts 3 --experts-per-token 1 --norm pre --activation swiglu"
 )
 for form in "${forms[@]}"; do
     out="$dir/${form//[- ]/}" whole="$dir/whole${form//[- ]/}"
@@ -116,7 +118,7 @@ refuses 1 "activation is gelu, expected relu" $train $text --activation relu --s
 grep -q '"format": 2' "$run/config.json" || fail "config.json names no format"
 grep -q '"norm": "post"' "$run/config.json" || fail "config.json names no norm"
 cp -r "$run" "$dir/old"
-find "$dir/old" -name config.json -exec sed -i -E '/"(format|norm|activation|position|bias|tie|kv_heads|d_k|d_v)":/d' {} + \
+find "$dir/old" -name config.json -exec sed -i -E '/"(format|norm|activation|position|bias|tie|kv_heads|d_k|d_v|ff|experts|experts_per_token)":/d' {} + \
     -exec sed -i -z 's/,\n}/\n}/' {} +
 # its size and checksum are in the record beside it
 find "$dir/old" -name trainer.json -exec sed -i -E '/"(crc32|config.json)":/d' {} + \

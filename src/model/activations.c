@@ -3,6 +3,22 @@
  */
 #include "model/activations.h"
 
+#include "model/config.h"
+
+/* One matrix has the tallies of all layers, so that one download fetches them. */
+static void tallies_layout(struct activations *a, struct layout *l)
+{
+    const struct heed_config *c = l->config;
+    int encoders = c->encoder_layers, experts = config_experts(c);
+    if (!experts || !l->keep) return;
+    a->tallies = layout_take(l, encoders + c->decoder_layers, 2 * experts + 1, l->precision.master);
+    for (int i = 0; i < a->tallies.rows; i++) {
+        struct feed_forward_acts *ff =
+            i < encoders ? &a->encoder[i].ff : &a->decoder[i - encoders].ff;
+        ff->experts.routing.tally = mat_rows(a->tallies, i, 1);
+    }
+}
+
 void activations_layout(struct activations *a, struct layout *l, const struct ops *op, int rows_src,
                         int rows_tgt, int sentences)
 {
@@ -11,6 +27,7 @@ void activations_layout(struct activations *a, struct layout *l, const struct op
     a->embed_tgt = layout_take(l, rows_tgt, d, l->precision.act);
     encoder_layout(a->encoder, l, rows_src);
     decoder_layout(a->decoder, l, rows_tgt, rows_src, sentences);
+    tallies_layout(a, l);
     final_norm_layout(&a->encoder_norm, l, rows_src);
     final_norm_layout(&a->decoder_norm, l, rows_tgt);
     head_layout(&a->head, l, op, rows_tgt);

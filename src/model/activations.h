@@ -13,6 +13,8 @@ struct activations {
     struct decoder_acts decoder[LAYERS_MAX];
     struct norm_acts encoder_norm, decoder_norm; /* see final_norm */
     struct head_acts head;
+    struct mat tallies; /* [layers, 2E+1] the tally of each layer's routing, encoder layers first;
+                         * see ops.h. Absent without experts and where nothing is kept */
     struct mat memory;  /* [S,D] output of the encoder: a view of its last activation */
     struct mat dmemory; /* [S,D] its gradient */
     struct scratch scratch;

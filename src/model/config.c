@@ -58,6 +58,12 @@ static const char *const RECOMPUTE[] = {
     NULL,
 };
 
+static const char *const FF[] = {
+    [HEED_FF_DENSE] = "dense",
+    [HEED_FF_MOE] = "moe",
+    NULL,
+};
+
 /* What linear does for each kind. swiglu is not an activation of linear but the op gate. */
 static const enum activation_kind LINEAR_ACTIVATION[] = {
     [HEED_ACTIVATION_RELU] = ACT_RELU,
@@ -121,6 +127,12 @@ static const struct heed_config_field FIELD[] = {
      .help = "width of a head's values; 0: d_model / heads"},
     {MEMBER(recompute), HEED_FIELD_KIND, .kinds = RECOMPUTE, .absent = "none",
      .option = "recompute", .help = "layer: train with less memory, computing layers again"},
+    {MEMBER(ff), HEED_FIELD_KIND, .kinds = FF, .absent = "dense", .option = "ff",
+     .help = "feed-forward; moe: a mixture of experts"},
+    {MEMBER(experts), HEED_FIELD_INTEGER, 0, EXPERTS_MAX, .absent = "0", .option = "experts",
+     .help = "experts of a layer, with ff moe; 0: 8"},
+    {MEMBER(experts_per_token), HEED_FIELD_INTEGER, 0, EXPERTS_PER_ROW_MAX, .absent = "0",
+     .option = "experts-per-token", .help = "experts that a token is sent to; 0: 2"},
 };
 
 enum { FIELDS = sizeof FIELD / sizeof *FIELD };
@@ -379,6 +391,19 @@ static enum heed_status check_heads(const struct heed_config *c, struct heed_err
     return HEED_OK;
 }
 
+static enum heed_status check_experts(const struct heed_config *c, struct heed_error *err)
+{
+    int experts = config_experts(c), per_token = config_experts_per_token(c);
+    if (c->ff != HEED_FF_MOE && (c->experts || c->experts_per_token))
+        return error_set(err, HEED_EARG, "%s is %d and ff is %s, expected ff moe",
+                         c->experts ? "experts" : "experts_per_token",
+                         c->experts ? c->experts : c->experts_per_token, FF[c->ff]);
+    if (c->ff == HEED_FF_MOE && per_token > experts)
+        return error_set(err, HEED_EARG, "experts_per_token is %d, expected at most experts, %d",
+                         per_token, experts);
+    return HEED_OK;
+}
+
 enum heed_status config_check(const struct heed_config *c, struct heed_error *err)
 {
     struct heed_config again = *c;
@@ -395,6 +420,7 @@ enum heed_status config_check(const struct heed_config *c, struct heed_error *er
                          "and cosines alternate)",
                          c->d_model);
     st = check_heads(c, err);
+    if (!st) st = check_experts(c, err);
     if (st) return st;
     if (c->position == HEED_POSITION_ROPE && config_d_k(c) % 2)
         return error_set(err, HEED_EARG,

@@ -56,6 +56,15 @@ static inline int config_qkv_width(const struct heed_config *c)
 {
     return c->heads * config_d_k(c) + config_kv_width(c);
 }
+/* Experts of a layer, and how many of them a token is sent to; with ff dense 0 experts. */
+static inline int config_experts(const struct heed_config *c)
+{
+    return c->ff != HEED_FF_MOE ? 0 : c->experts ? c->experts : 8;
+}
+static inline int config_experts_per_token(const struct heed_config *c)
+{
+    return c->experts_per_token ? c->experts_per_token : 2;
+}
 /* What the first linear of the feed-forward does to its product; the identity where a gate
  * follows it (feed_forward_gated). */
 enum activation_kind config_activation(const struct heed_config *c);

@@ -2,7 +2,8 @@
  * feed_forward.c - FFN(x) = f(x W1 + b1) W2 + b2, where the paper's f is max(0, .) (paper 3.3).
  *
  * Or gated (SwiGLU, Shazeer 2020): FFN(x) = (silu(x Wg + bg) * (x Wu + bu)) W2 + b2. Wg and Wu are
- * the halves of one matrix W1, so that one product computes both.
+ * the halves of one matrix W1, so that one product computes both. With ff moe such networks are
+ * the experts of experts.c.
  */
 #include "model/feed_forward.h"
 
@@ -29,19 +30,33 @@ int feed_forward_outputs(const struct heed_config *c)
 void feed_forward_walk(struct walk *k, struct feed_forward_weights *w, const struct heed_config *c)
 {
     int outputs = feed_forward_outputs(c);
-    walk_tensor(k, "fc1.weight", ROLE_MATRIX, &w->w1, outputs, c->d_model);
-    walk_tensor(k, "fc1.bias", ROLE_BIAS, &w->b1, 1, outputs);
-    walk_tensor(k, "fc2.weight", ROLE_MATRIX, &w->w2, c->d_model, feed_forward_width(c));
-    walk_tensor(k, "fc2.bias", ROLE_BIAS, &w->b2, 1, c->d_model);
+    if (config_experts(c)) {
+        experts_walk(k, &w->experts, c);
+    } else {
+        walk_tensor(k, "fc1.weight", ROLE_MATRIX, &w->w1, outputs, c->d_model);
+        walk_tensor(k, "fc1.bias", ROLE_BIAS, &w->b1, 1, outputs);
+        walk_tensor(k, "fc2.weight", ROLE_MATRIX, &w->w2, c->d_model, feed_forward_width(c));
+        walk_tensor(k, "fc2.bias", ROLE_BIAS, &w->b2, 1, c->d_model);
+    }
     norm_walk(k, &w->norm, c);
+}
+
+bool feed_forward_has_z(const struct layout *l)
+{
+    const struct heed_config *c = l->config;
+    return feed_forward_gated(c) || (l->keep && activation_needs_z(config_activation(c)));
 }
 
 void feed_forward_layout(struct feed_forward_acts *a, struct layout *l, int rows)
 {
     const struct heed_config *c = l->config;
-    if (feed_forward_gated(c) || (l->keep && activation_needs_z(config_activation(c))))
-        a->z = layout_take(l, rows, feed_forward_outputs(c), l->precision.act);
-    a->h = layout_take(l, rows, feed_forward_width(c), l->precision.act);
+    if (config_experts(c)) {
+        experts_layout(&a->experts, l, rows);
+    } else {
+        if (feed_forward_has_z(l))
+            a->z = layout_take(l, rows, feed_forward_outputs(c), l->precision.act);
+        a->h = layout_take(l, rows, feed_forward_width(c), l->precision.act);
+    }
     a->y = norm_output_layout(l, rows);
     norm_layout(&a->norm, l, rows);
 }
@@ -49,6 +64,7 @@ void feed_forward_layout(struct feed_forward_acts *a, struct layout *l, int rows
 void feed_forward_scratch(struct scratch *s, struct layout *l, int rows)
 {
     const struct heed_config *c = l->config;
+    if (config_experts(c)) rows = experts_scratch(s, l, rows);
     if (!l->keep) return;
     s->dh = layout_take(l, rows, feed_forward_width(c), l->precision.act);
     if (feed_forward_gated(c))
@@ -59,14 +75,14 @@ void feed_forward_bind(struct feed_forward_acts *a, int rows)
 {
     a->z = mat_top(a->z, rows);
     a->h = mat_top(a->h, rows);
+    experts_bind(&a->experts, rows);
     a->y = mat_top(a->y, rows);
     norm_bind(&a->norm, rows);
 }
 
-static struct activation activation_of(const struct pass *p, const struct feed_forward_acts *a,
-                                       uint32_t site)
+struct activation feed_forward_activation(const struct pass *p, struct mat z, uint32_t site)
 {
-    return (struct activation){config_activation(p->config), a->z,
+    return (struct activation){config_activation(p->config), z,
                                drop_at(p, p->config->ff_dropout, site)};
 }
 
@@ -75,7 +91,7 @@ static void inner_forward(const struct pass *p, const struct feed_forward_weight
                           const struct feed_forward_acts *a, struct mat x, uint32_t site)
 {
     const struct ops *op = p->be->op;
-    struct activation f = activation_of(p, a, site);
+    struct activation f = feed_forward_activation(p, a->z, site);
     if (feed_forward_gated(p->config)) {
         op->linear(p->be, a->z, x, w->w1, w->b1, (struct activation){0});
         op->gate(p->be, a->h, a->z, f.drop);
@@ -90,7 +106,7 @@ static struct mat inner_backward(const struct pass *p, const struct feed_forward
                                  const struct feed_forward_acts *a, struct mat dr, uint32_t site)
 {
     const struct ops *op = p->be->op;
-    struct activation f = activation_of(p, a, site);
+    struct activation f = feed_forward_activation(p, a->z, site);
     struct mat dh = mat_top(p->scratch->dh, dr.rows), dz = mat_top(p->scratch->dz, dr.rows);
     if (!feed_forward_gated(p->config)) {
         op->linear_bwd(p->be, dh, 0, g->b1, g->w2, dr, a->h, w->w2, f);
@@ -105,8 +121,12 @@ struct mat feed_forward(const struct pass *p, const struct feed_forward_weights 
                         const struct feed_forward_acts *a, struct mat x, uint32_t site)
 {
     struct mat in = norm_input(p, &w->norm, &a->norm, x), r = mat_top(p->scratch->r, x.rows);
-    inner_forward(p, w, a, in, site);
-    p->be->op->linear(p->be, r, a->h, w->w2, w->b2, (struct activation){0});
+    if (config_experts(p->config)) {
+        experts_forward(p, &w->experts, &a->experts, r, in, site);
+    } else {
+        inner_forward(p, w, a, in, site);
+        p->be->op->linear(p->be, r, a->h, w->w2, w->b2, (struct activation){0});
+    }
     return norm_output(p, &w->norm, &a->norm, a->y, x, r, site + 1);
 }
 
@@ -119,7 +139,11 @@ struct mat feed_forward_backward(const struct pass *p, const struct feed_forward
     struct input_gradient din;
     struct mat dr =
         norm_output_backward(p, &w->norm, &g->norm, &a->norm, &din, g->b2, dy, site + 1);
-    struct mat dz = inner_backward(p, w, g, a, dr, site);
-    linear_backward(p, din.d, din.beta, g->w1, dz, in, w->w1);
+    if (config_experts(p->config)) {
+        experts_backward(p, &w->experts, &g->experts, &a->experts, din, dr, in, site);
+    } else {
+        struct mat dz = inner_backward(p, w, g, a, dr, site);
+        linear_backward(p, din.d, din.beta, g->w1, dz, in, w->w1);
+    }
     return norm_input_backward(p, &w->norm, &g->norm, &a->norm, din.d, dy);
 }

@@ -30,6 +30,7 @@ static enum heed_status check_kinds(const struct ops *op, const struct heed_conf
 {
     bool pre = c->norm == HEED_NORM_PRE, gated = feed_forward_gated(c);
     bool rope = c->position == HEED_POSITION_ROPE, linear = config_linear(c);
+    bool moe = config_experts(c) > 0;
     const struct {
         const char *name;
         bool present, needed;
@@ -46,6 +47,12 @@ static enum heed_status check_kinds(const struct ops *op, const struct heed_conf
         {"attend_state", op->attend_state != NULL, linear && !train, "attention 'linear'"},
         {"gate", op->gate != NULL, gated, "activation 'swiglu'"},
         {"gate_bwd", op->gate_bwd != NULL, gated && train, "activation 'swiglu'"},
+        {"route", op->route != NULL, moe, "ff 'moe'"},
+        {"dispatch", op->dispatch != NULL, moe, "ff 'moe'"},
+        {"experts_linear", op->experts_linear != NULL, moe, "ff 'moe'"},
+        {"combine", op->combine != NULL, moe, "ff 'moe'"},
+        {"experts_linear_bwd", op->experts_linear_bwd != NULL, moe && train, "ff 'moe'"},
+        {"route_bwd", op->route_bwd != NULL, moe && train, "ff 'moe'"},
     };
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
         if (ops[i].needed && !ops[i].present)

@@ -9,20 +9,31 @@
 /* Buffers whose contents live within one sub-layer, so that all sub-layers share them. Each is laid
  * out by the module that fills it. N is the larger of S and T. */
 struct scratch {
-    struct mat r;    /* [N,D] output of a sub-layer before the residual is added */
-    struct mat dr;   /* [N,D] its gradient */
-    struct mat d[2]; /* [N,D] gradients above and below a sub-layer, in turn */
-    struct mat dout; /* [N,H*dv] gradient of the output of attention, before its projection */
-    struct mat dqkv; /* [N,H*dk+KV*(dk+dv)] gradients of queries, keys and values */
-    struct mat dkv;  /* [S,KV*(dk+dv)] gradients of keys and values of the memory */
-    struct mat dh;   /* [N,F] gradient inside the feed-forward */
-    struct mat dz;   /* [N,2F] ... and before its gate, where it has one */
+    struct mat r;      /* [N,D] output of a sub-layer before the residual is added */
+    struct mat dr;     /* [N,D] its gradient */
+    struct mat d[2];   /* [N,D] gradients above and below a sub-layer, in turn */
+    struct mat dout;   /* [N,H*dv] gradient of the output of attention, before its projection */
+    struct mat dqkv;   /* [N,H*dk+KV*(dk+dv)] gradients of queries, keys and values */
+    struct mat dkv;    /* [S,KV*(dk+dv)] gradients of keys and values of the memory */
+    struct mat dh;     /* [N,F] gradient inside the feed-forward */
+    struct mat dz;     /* [N,2F] ... and before its gate, where it has one */
+    struct mat taken;  /* [taken,D] input of the experts, see struct routing */
+    struct mat dtaken; /* [taken,D] gradient of their output, then of their input */
 };
 
 /* Attention weights that one cross-attention writes out, for alignments and pictures. */
 struct watch {
     struct mat weights; /* [T*H, max_length] */
     uint32_t site;      /* of the attention that is watched; 0: none */
+};
+
+/* How a mixture of experts is trained. {0}: no choice is dropped, and experts may be chosen
+ * unequally often, as in validation and translation. */
+struct expert_options {
+    float balance;  /* coefficient of the loss of unbalanced experts */
+    float capacity; /* an expert takes at most this many times the choices that each would get if
+                     * all were chosen equally often; 0: no limit */
+    int least;      /* ... but never fewer than this */
 };
 
 struct pass {
@@ -32,11 +43,13 @@ struct pass {
     struct mat positions; /* the table of position_open */
     bool dropout;
     uint64_t seed; /* of this batch's dropout masks */
+    struct expert_options experts;
     struct watch watch;
 };
 
 /* Where a dropout is applied, which is part of the key of its mask. A sub-layer has two places: one
- * inside it, which is its site, and the next, on its output. Encoder layers come first, then
+ * inside it, which is its site, and the next, on its output. The noise of a router is drawn at a
+ * third. Encoder layers come first, then
  * decoder layers. */
 enum site {
     SITE_EMBED_SRC,

@@ -50,16 +50,26 @@ static size_t run_layout(struct run *r, void *base)
     return l.arena.used;
 }
 
+/* Numbers in the tallies of the experts. */
+static size_t run_tallies(const struct run *r)
+{
+    const struct heed_config *c = &r->p->config;
+    int layers = c->encoder_layers + c->decoder_layers, experts = config_experts(c);
+    return r->o.train && experts ? (size_t)layers * (2 * experts + 1) : 0;
+}
+
 static enum heed_status host_open(struct run *r, struct heed_error *err)
 {
     size_t loss = 2 * (size_t)r->o.rows_tgt * type_size(r->p->precision.master);
     size_t ints = run_ints(&r->o) * sizeof *r->staging.host;
     size_t found = run_found(&r->o) * sizeof *r->found.host;
+    size_t tallies = run_tallies(r) * type_size(r->p->precision.master);
     r->loss = malloc(loss + 1);
     r->staging.host = malloc(ints);
     r->found.host = malloc(found + 1);
-    if (r->loss && r->staging.host && r->found.host) return HEED_OK;
-    return error_memory(err, loss + ints + found, "a run of the model");
+    r->tallies = malloc(tallies + 1);
+    if (r->loss && r->staging.host && r->found.host && r->tallies) return HEED_OK;
+    return error_memory(err, loss + ints + found + tallies, "a run of the model");
 }
 
 /* Arrays have fewer than 2^31 elements (config.c); so must those that have a row for each token. */
@@ -67,6 +77,8 @@ static enum heed_status check_rows(const struct run_options *o, const struct bac
                                    const struct heed_config *c, struct heed_error *err)
 {
     size_t rows = (size_t)int_max(o->rows_src, o->rows_tgt) + ROW_PAD;
+    if (config_experts(c))
+        rows = rows * config_experts_per_token(c) + (size_t)config_experts(c) * ROW_PAD;
     int widest = int_max(config_qkv_width(c), feed_forward_outputs(c));
     size_t wide = (size_t)int_max(c->d_model, widest);
     size_t chunk = (size_t)head_chunk(be->op, c), head = chunk < rows ? chunk : rows;
@@ -112,6 +124,7 @@ void run_free(struct run *r)
     step_graphs_release(&r->graphs, r->be);
     r->be->op->free(r->be, r->block);
     free(r->loss);
+    free(r->tallies);
     free(r->staging.host);
     free(r->found.host);
     free(r);
@@ -232,12 +245,16 @@ static void loss_begin(struct run *r, const struct loss_options *o)
 {
     assert(r->o.train || !o->backward);
     struct pass p = run_pass(r, o->dropout, o->seed);
-    struct mat y = forward(r, &p), loss = r->a.head.loss;
+    p.experts = o->experts;
+    r->balance = o->experts.balance;
+    struct mat y = forward(r, &p), loss = r->a.head.loss, tallies = r->a.tallies;
     struct mat dy = o->backward ? mat_top(r->a.scratch.d[0], y.rows) : (struct mat){0};
     head_loss(&p, r->p->w.embed.output, r->g.embed.output, &r->a.head, dy, y, r->batch.tgt_out,
               o->label_smoothing);
     if (o->backward) backward(r, &p, dy);
     r->be->op->download(r->be, r->loss, loss.p, 2 * y.rows * type_size(loss.type));
+    if (tallies.p)
+        r->be->op->download(r->be, r->tallies, tallies.p, run_tallies(r) * type_size(tallies.type));
 }
 
 void run_loss_begin(struct run *r, const struct loss_options *o)
@@ -249,19 +266,38 @@ void run_loss_begin(struct run *r, const struct loss_options *o)
     loss_begin(r, o);
 }
 
+static double master_get(const void *array, enum type type, size_t at)
+{
+    return type == TYPE_F64 ? ((const double *)array)[at] : (double)((const float *)array)[at];
+}
+
+static void take_tallies(const struct run *r, struct loss *out)
+{
+    struct mat m = r->a.tallies;
+    int experts = m.cols / 2;
+    for (int l = 0; l < m.rows; l++) {
+        size_t at = (size_t)l * m.cols;
+        out->balance += (double)r->balance * master_get(r->tallies, m.type, at + 2 * experts);
+        for (int e = 0; e < experts && out->load; e++) {
+            struct expert_load *load = &out->load[l * experts + e];
+            load->asked += master_get(r->tallies, m.type, at + e);
+            load->taken += master_get(r->tallies, m.type, at + experts + e);
+        }
+    }
+}
+
 enum heed_status run_loss_take(struct run *r, struct loss *out, struct heed_error *err)
 {
     int n = r->batch.rows_tgt;
-    bool f64 = r->a.head.loss.type == TYPE_F64;
-    const double *d = r->loss;
-    const float *f = r->loss;
+    enum type type = r->a.head.loss.type;
     enum heed_status s = r->be->op->sync(r->be, err);
     if (s) return s;
     for (int i = 0; i < n; i++) {
-        out->smoothed += f64 ? d[2 * i] : (double)f[2 * i];
-        out->nll += f64 ? d[2 * i + 1] : (double)f[2 * i + 1];
+        out->smoothed += master_get(r->loss, type, 2 * (size_t)i);
+        out->nll += master_get(r->loss, type, 2 * (size_t)i + 1);
     }
     out->tokens += n;
+    if (r->a.tallies.p) take_tallies(r, out);
     return HEED_OK;
 }
 

@@ -57,7 +57,9 @@ struct run {
     int32_t *ahead;      /* train: the arrays of the batch that comes after it */
     struct packed next;  /* pointers into ahead */
 
-    void *loss; /* host: a.head.loss of the last batch */
+    void *loss;    /* host: a.head.loss of the last batch */
+    void *tallies; /* host: a.tallies of the last batch */
+    float balance; /* coefficient of the last batch, see expert_options */
     struct step_found found;
     struct step_graphs graphs;
     struct mat watched; /* [T*H, max_length] attention weights of a step that is watched;
@@ -73,10 +75,18 @@ enum heed_status run_open(struct run **out, struct backend *be, const struct par
                           const struct run_options *o, struct heed_error *err);
 void run_free(struct run *r);
 
+/* What a batch asked of an expert: choices (see struct routing), and how many of them were taken.
+ */
+struct expert_load {
+    double asked, taken;
+};
+
 /* Summed over the target tokens of a batch. */
 struct loss {
     double smoothed, nll;
+    double balance; /* what unbalanced experts add to the smoothed loss; not part of it */
     int64_t tokens;
+    struct expert_load *load; /* [layers*E] encoder layers first; NULL: not wanted */
 };
 
 struct loss_options {
@@ -84,6 +94,7 @@ struct loss_options {
     bool backward; /* gradients of the summed loss are added to r->grad */
     bool dropout;
     uint64_t seed; /* of the dropout masks; a new one for every batch */
+    struct expert_options experts;
 };
 
 /* Forward, and backward if asked for, over one batch; *out is added to. */

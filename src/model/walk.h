@@ -8,7 +8,15 @@
 #include "ops/ops.h"
 
 /* What a tensor is, which says how it starts. */
-enum role { ROLE_EMBEDDING, ROLE_PROJECTION, ROLE_MATRIX, ROLE_POSITION, ROLE_BIAS, ROLE_GAIN };
+enum role {
+    ROLE_EMBEDDING,
+    ROLE_PROJECTION,
+    ROLE_MATRIX,
+    ROLE_POSITION,
+    ROLE_ROUTER, /* stays f32, so that rounding does not choose the experts */
+    ROLE_BIAS,
+    ROLE_GAIN
+};
 
 /* Matrices are what products read; they alone become smaller in bf16 and int8. */
 static inline bool role_is_matrix(enum role role)
@@ -35,6 +43,10 @@ struct walk {
 
 /* Begins a sub-layer: `format` with `layer` in it is the prefix of its tensors' names. */
 void walk_enter(struct walk *k, const char *format, int layer);
+/* The same within the sub-layer: the names of its next tensors begin with `format` with `index` in
+ * it. Returns what walk_leave takes to end this. */
+size_t walk_into(struct walk *k, const char *format, int index);
+void walk_leave(struct walk *k, size_t prefix);
 void walk_tensor(struct walk *k, const char *name, enum role role, struct mat *slot, int rows,
                  int cols);
 

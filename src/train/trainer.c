@@ -336,7 +336,8 @@ static enum heed_status gradients(struct heed_trainer *t, struct loss *loss, int
         struct loss_options l = {.label_smoothing = o->label_smoothing,
                                  .backward = true,
                                  .dropout = true,
-                                 .seed = random_at(o->seed, (uint64_t)t->at.step, (uint64_t)i)};
+                                 .seed = random_at(o->seed, (uint64_t)t->at.step, (uint64_t)i),
+                                 .experts = expert_training};
         enum heed_status s = fetch(t, err);
         if (!s && i) s = run_loss_take(t->run, loss, err);
         if (s) return s;

@@ -32,7 +32,7 @@ BATCHES = [[(9, 7), (1, 3), (17, 19), (4, 1), (2, 11)], [(6, 16), (13, 2), (3, 9
 PAPER = SimpleNamespace(
     d_model=32, d_ff=64, heads=4, encoder_layers=2, decoder_layers=2, max_length=24,
     norm="post", activation="relu", position="sinusoid", bias=False, tie="all",
-    kv_heads=0, d_k=0, d_v=0, attention="full",
+    kv_heads=0, d_k=0, d_v=0, attention="full", ff="dense", experts=0, experts_per_token=2,
 )
 
 
@@ -63,9 +63,14 @@ def parameters(c=PAPER):
         if c.activation == "swiglu":  # two thirds as wide, in multiples of 16; gate, then up
             width = max(16, round(2 * c.d_ff / 3 / 16) * 16)
             outputs = 2 * width
-        for name, rows, cols in [("fc1", outputs, c.d_model), ("fc2", c.d_model, width)]:
-            p[f"{prefix}.{name}.weight"] = matrix(rows, cols)
-            p[f"{prefix}.{name}.bias"] = 0.1 * torch.randn(rows)
+        networks = [prefix]
+        if c.ff == "moe":
+            p[f"{prefix}.router.weight"] = matrix(c.experts, c.d_model)
+            networks = [f"{prefix}.experts.{e}" for e in range(c.experts)]
+        for network in networks:
+            for name, rows, cols in [("fc1", outputs, c.d_model), ("fc2", c.d_model, width)]:
+                p[f"{network}.{name}.weight"] = matrix(rows, cols)
+                p[f"{network}.{name}.bias"] = 0.1 * torch.randn(rows)
         norm(prefix)
 
     def norm(prefix):
@@ -181,10 +186,20 @@ class Model:
             gate, up = z.chunk(2, dim=1)
             return F.silu(gate) * up
 
+        def network(prefix, x):
+            return self.linear(f"{prefix}.fc2", f(self.linear(f"{prefix}.fc1", x)))
+
+        def experts(x):
+            p, k = self.linear(f"{prefix}.router", x).softmax(1), self.c.experts_per_token
+            gates = torch.zeros_like(p).scatter(1, p.topk(k).indices, 1) * p
+            if k > 1:
+                gates = gates / gates.sum(1, keepdim=True)
+            outputs = [network(f"{prefix}.experts.{e}", x) for e in range(self.c.experts)]
+            return sum(gates[:, e : e + 1] * y for e, y in enumerate(outputs))
+
         f = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu, "swiglu": swiglu}[self.c.activation]
-        return self.sublayer(
-            prefix, x, lambda x: self.linear(f"{prefix}.fc2", f(self.linear(f"{prefix}.fc1", x)))
-        )
+        dense = self.c.ff == "dense"
+        return self.sublayer(prefix, x, (lambda x: network(prefix, x)) if dense else experts)
 
     def encode(self, src):
         x = self.embed("encoder", src)

@@ -43,6 +43,10 @@ VARIANTS = {
     "linear_odd_heads": dict(attention="linear", heads=3, kv_heads=1, d_k=5, d_v=7, bias=True),
     "all_at_once": dict(norm="pre", activation="swiglu", position="learned", tie="none", bias=True,
                         heads=4, kv_heads=2, d_k=6, d_v=10),
+    "moe": dict(ff="moe", experts=4),
+    "moe_one": dict(ff="moe", experts=3, experts_per_token=1, activation="gelu"),
+    "moe_modern": dict(ff="moe", experts=5, experts_per_token=3, norm="pre", position="rope",
+                       activation="swiglu", heads=4, kv_heads=2),
 }
 
 
