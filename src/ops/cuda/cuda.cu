@@ -13,6 +13,7 @@
 
 #include "ops/cuda/attention.h"
 #include "ops/cuda/blas.h"
+#include "ops/cuda/linear_attention.h"
 
 /* ---- errors ---- */
 
@@ -231,6 +232,16 @@ static void op_attend(struct backend *be, const struct attention *a)
     end(c);
 }
 
+static void op_attend_linear(struct backend *be, const struct attention *a)
+{
+    struct gpu *c = begin(be, "attend_linear", 2 * mat_bytes(a->q) + 2 * mat_bytes(a->k));
+    if (attention_taken(c, a)) {
+        linear_attention_forward(a, c->shared, c->chain);
+        if (a->weights.p) linear_attention_weights(a, c->chain);
+    }
+    end(c);
+}
+
 static void op_add_norm(struct backend *be, struct mat y, struct mat xhat, struct mat rstd,
                         struct mat x, struct mat r, struct mat g, struct mat b, struct drop d)
 {
@@ -291,6 +302,14 @@ static void op_attend_bwd(struct backend *be, const struct attention *a, struct 
 {
     struct gpu *c = begin(be, "attend_bwd", 4 * mat_bytes(a->q) + 4 * mat_bytes(a->k));
     if (attention_taken(c, a)) attention_backward(a, dq, dk, dv, dout, c->stream);
+    end(c);
+}
+
+static void op_attend_linear_bwd(struct backend *be, const struct attention *a,
+                                 const struct attention_grad *g)
+{
+    struct gpu *c = begin(be, "attend_linear_bwd", 4 * mat_bytes(a->q) + 4 * mat_bytes(a->k));
+    if (attention_taken(c, a)) linear_attention_backward(a, g, c->shared, c->chain);
     end(c);
 }
 
@@ -361,6 +380,24 @@ static void op_cache_put(struct backend *be, struct mat cache, struct mat rows, 
 {
     struct gpu *c = begin(be, "cache_put", 2 * mat_bytes(rows));
     if (rows.rows) cuda_cache_put(c, cache, rows, at);
+    end(c);
+}
+
+static void op_linear_state(struct backend *be, struct mat states, const struct attention *a)
+{
+    struct gpu *c = begin(be, "linear_state", 2 * mat_bytes(a->k) + mat_bytes(states));
+    if (a->seqs.n) linear_attention_sum(states, a, c->shared, c->chain);
+    end(c);
+}
+
+static void op_attend_state(struct backend *be, struct mat states, const struct attention *a)
+{
+    double state = (double)a->seqs.n * states.cols * sizeof(float);
+    struct gpu *c = begin(be, "attend_state", 2 * mat_bytes(a->q) + state * (a->seqs.to ? 2 : 1));
+    if (attention_taken(c, a)) {
+        linear_attention_step(states, a, c->chain);
+        if (a->weights.p) linear_attention_weights(a, c->chain);
+    }
     end(c);
 }
 
@@ -470,6 +507,7 @@ static const struct ops table = {
     .linear = op_linear,
     .gate = op_gate,
     .attend = op_attend,
+    .attend_linear = op_attend_linear,
     .add_norm = op_add_norm,
     .add = op_add,
     .norm = op_norm,
@@ -479,6 +517,7 @@ static const struct ops table = {
     .bias_bwd = op_bias_bwd,
     .gate_bwd = op_gate_bwd,
     .attend_bwd = op_attend_bwd,
+    .attend_linear_bwd = op_attend_linear_bwd,
     .add_norm_bwd = op_add_norm_bwd,
     .add_bwd = op_add_bwd,
     .norm_bwd = op_norm_bwd,
@@ -489,6 +528,8 @@ static const struct ops table = {
     .pack_bytes = cuda_pack_bytes,
     .pack = op_pack,
     .cache_put = op_cache_put,
+    .linear_state = op_linear_state,
+    .attend_state = op_attend_state,
     .topk = op_topk,
     .capture_begin = op_capture_begin,
     .capture_end = op_capture_end,
