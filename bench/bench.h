@@ -1,6 +1,6 @@
 /*
- * bench.h - shared by the benchmarks: a clock, the reader of batches and the arithmetic peak of
- * this machine.
+ * bench.h - shared by the benchmarks: a clock, memory, fields of a configuration, the reader of
+ * batches and the arithmetic peak of this machine.
  */
 #ifndef HEED_BENCH_H
 #define HEED_BENCH_H
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -36,6 +37,27 @@ static inline double bench_now(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* MiB: of the device in use, or the peak of this process */
+static inline double bench_memory(struct backend *be)
+{
+    struct rusage usage;
+    if (be->op->memory_used) return (double)be->op->memory_used(be) / (1 << 20);
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)usage.ru_maxrss / 1024;
+}
+
+/* Sets fields of a configuration, each as FIELD=VALUE; the last is NULL. */
+static inline void bench_set(struct heed_config *c, char *const *set)
+{
+    struct heed_error err = {0};
+    for (; *set; set++) {
+        char field[64], *value = strchr(*set, '=');
+        if (!value) bench_die("--set is '%s', expected FIELD=VALUE", *set);
+        snprintf(field, sizeof field, "%.*s", (int)(value - *set), *set);
+        if (heed_config_set(c, field, value + 1, &err)) bench_die("%s", err.text);
+    }
 }
 
 /* ---- batches: a line each, a sentence as source:target lengths, "14:16 14:17 ..." ---- */

@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "base/random.h"
 #include "bench.h"
@@ -140,26 +139,6 @@ static struct options options_read(int argc, char **argv)
     return o;
 }
 
-static void config_set(struct heed_config *c, char *const *set)
-{
-    struct heed_error err = {0};
-    for (; *set; set++) {
-        char field[64], *value = strchr(*set, '=');
-        if (!value) bench_die("--set is '%s', expected FIELD=VALUE", *set);
-        snprintf(field, sizeof field, "%.*s", (int)(value - *set), *set);
-        if (heed_config_set(c, field, value + 1, &err)) bench_die("%s", err.text);
-    }
-}
-
-/* MiB: of the device, or of this process */
-static double memory_used(struct backend *be)
-{
-    struct rusage usage;
-    if (be->op->memory_used) return (double)be->op->memory_used(be) / (1 << 20);
-    getrusage(RUSAGE_SELF, &usage);
-    return (double)usage.ru_maxrss / 1024;
-}
-
 static void report(const struct options *o, const struct work *w, struct backend *be,
                    double seconds, double peak, double loss)
 {
@@ -169,7 +148,7 @@ static void report(const struct options *o, const struct work *w, struct backend
     printf(": step %.2f ms  %.0f tgt tok/s  %.1f GFLOP/s", seconds / w->n * 1e3,
            w->tokens / seconds, reached);
     if (peak > 0) printf(" (%.1f%% of the f32 peak of %.1f)", 100 * reached / peak, peak);
-    printf("  peak memory %.0f MiB  loss %.3f\n", memory_used(be), loss);
+    printf("  peak memory %.0f MiB  loss %.3f\n", bench_memory(be), loss);
     fflush(stdout);
 }
 
@@ -184,7 +163,7 @@ int main(int argc, char **argv)
     c.vocab_size = strcmp(o.config, "small") ? 37000 : 8000;
     c.dropout = c.attention_dropout = 0.1f;
     c.ff_dropout = 0;
-    config_set(&c, o.set);
+    bench_set(&c, o.set);
     read_work(&w, o.path, &c);
 
     struct backend *be;

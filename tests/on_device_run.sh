@@ -1,7 +1,7 @@
 #!/bin/sh
 # run.sh - the tests and benchmarks of the archive that on_device.sh made, on a machine with a GPU.
 #
-# usage: run.sh [tests] [bench] [variants] [variants-bleu] [translate] [memcheck] [racecheck]
+# usage: run.sh [tests] [bench] [variants] [variants-bleu] [length] [translate] [memcheck] [racecheck]
 #        run.sh part memcheck|racecheck PROGRAM [TESTS]     (default: tests bench)
 #
 # variants-bleu is recipes/variants/run.sh, which has the variables FORMS, SEEDS and STEPS. JOBS runs, 4
@@ -78,8 +78,9 @@ bench() {
 variants() {
     [ -f data/batches-25000.txt ] || return
     for form in '' norm=pre activation=gelu activation=silu activation=swiglu position=learned \
-        position=rope position=none bias=true kv_heads=2 kv_heads=1 tie=none recompute=layer \
-        'norm=pre position=rope activation=swiglu kv_heads=2' ''; do
+        position=rope position=relative position=alibi position=none 'attention=window window=64 global=1' \
+        attention=linear attention=additive bias=true kv_heads=2 kv_heads=1 tie=none recompute=layer \
+        'ff=moe experts=8 experts_per_token=2 d_ff=1024' 'norm=pre position=rope activation=swiglu kv_heads=2' ''; do
         set --
         for field in $form; do set -- "$@" --set "$field"; done
         name="form_$(echo "$form" | tr ' =' '__')"
@@ -95,6 +96,12 @@ variants_bleu() {
     cat "$out/variants_bleu.log"
     mkdir -p "$out/variants"
     cp variants/*.log variants/*.tsv variants/table.md "$out/variants" 2>/dev/null
+}
+
+# recipes/variants/length.sh
+length() {
+    BENCH=bin/bench_length DEVICE="$HEED_TEST_DEVICE" run length 300 recipes/variants/length.sh "$out"
+    cat "$out/length.log"
 }
 
 translate() {
@@ -146,7 +153,7 @@ fi
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,memory.used --format=csv,noheader
 for what in "$@"; do
     case $what in
-    tests | bench | variants | translate) $what ;;
+    tests | bench | variants | length | translate) $what ;;
     variants-bleu) variants_bleu ;;
     memcheck) sanitizer memcheck 16 ;;
     racecheck) sanitizer racecheck 3 ;;
