@@ -214,6 +214,36 @@ static void op_gate(struct backend *be, struct mat h, struct mat z, struct drop 
     end(c);
 }
 
+static void op_route(struct backend *be, const struct routing *r, struct mat x, struct mat w)
+{
+    struct gpu *c = begin(be, "route", mat_bytes(x));
+    cuda_route(c, r, x, w);
+    end(c);
+}
+
+static void op_dispatch(struct backend *be, struct mat y, struct mat x, const struct routing *r,
+                        bool gated)
+{
+    struct gpu *c = begin(be, "dispatch", mat_bytes(x) * (1 + r->per_row));
+    if (x.rows) cuda_dispatch(c, y, x, r, gated);
+    end(c);
+}
+
+static void op_experts_linear(struct backend *be, struct mat y, struct mat x, struct mat w,
+                              struct mat b, struct activation f, const struct routing *r)
+{
+    struct gpu *c = begin(be, "experts_linear, before", 0);
+    if (x.rows) cuda_experts_linear(c, y, x, w, b, f, r);
+    end(c);
+}
+
+static void op_combine(struct backend *be, struct mat y, struct mat x, const struct routing *r)
+{
+    struct gpu *c = begin(be, "combine", mat_bytes(y) * (1 + r->per_row));
+    if (y.rows) cuda_combine(c, y, x, r);
+    end(c);
+}
+
 static bool attention_taken(struct gpu *c, const struct attention *a)
 {
     const struct seqs *s = &a->seqs;
@@ -294,6 +324,24 @@ static void op_gate_bwd(struct backend *be, struct mat dz, struct mat db, struct
 {
     struct gpu *c = begin(be, "gate_bwd", mat_bytes(dz) + mat_bytes(dh) + mat_bytes(z));
     if (dh.rows) cuda_gate_bwd(c, dz, db, dh, z, d);
+    end(c);
+}
+
+static void op_experts_linear_bwd(struct backend *be, struct mat dx, struct mat db, struct mat dw,
+                                  struct mat dy, struct mat x, struct mat w, struct activation f,
+                                  const struct routing *r)
+{
+    struct gpu *c = begin(be, "experts_linear_bwd, before", 0);
+    if (dy.rows) cuda_experts_linear_bwd(c, dx, db, dw, dy, x, w, f, r);
+    end(c);
+}
+
+static void op_route_bwd(struct backend *be, struct mat dx, float beta, struct mat dw,
+                         struct mat dy, struct mat y, struct mat dtaken, struct mat x, struct mat w,
+                         const struct routing *r, float balance)
+{
+    struct gpu *c = begin(be, "route_bwd", mat_bytes(x) * (3 + 2 * r->per_row));
+    if (x.rows) cuda_route_bwd(c, dx, beta, dw, dy, y, dtaken, x, w, r, balance);
     end(c);
 }
 
@@ -512,10 +560,16 @@ static const struct ops table = {
     .add = op_add,
     .norm = op_norm,
     .rotate = op_rotate,
+    .route = op_route,
+    .dispatch = op_dispatch,
+    .experts_linear = op_experts_linear,
+    .combine = op_combine,
     .embed_bwd = op_embed_bwd,
     .linear_bwd = op_linear_bwd,
     .bias_bwd = op_bias_bwd,
     .gate_bwd = op_gate_bwd,
+    .experts_linear_bwd = op_experts_linear_bwd,
+    .route_bwd = op_route_bwd,
     .attend_bwd = op_attend_bwd,
     .attend_linear_bwd = op_attend_linear_bwd,
     .add_norm_bwd = op_add_norm_bwd,

@@ -3,9 +3,9 @@
  *
  * cuda.cu has the op table; memory.cu copies between host and device; blas.cu computes products
  * with cuBLASLt, few.cu products of a few rows, and hopper.cu two products fused with activation
- * and dropout; linear.cu, gate.cu, norm.cu, embed.cu, rotate.cu, loss.cu, adam.cu, decode.cu,
- * linear_attention.cu, linear_state.cu and attention.cu have the ops, the last with the kernels of
- * attention_*.cu.
+ * and dropout; linear.cu, gate.cu, norm.cu, embed.cu, rotate.cu, experts.cu, experts_linear.cu,
+ * loss.cu, adam.cu, decode.cu, linear_attention.cu, linear_state.cu and attention.cu have the ops,
+ * the last with the kernels of attention_*.cu.
  *
  * Every op enqueues its work on the stream and returns. Its only memory are its operands and the
  * scratch block, which is allocated when the device is opened. The stream runs ops in order, so one
@@ -120,6 +120,19 @@ void cuda_rotate(struct gpu *c, struct mat x, const int32_t *pos, struct mat tab
 void cuda_gate(struct gpu *c, struct mat h, struct mat z, struct drop d);
 void cuda_gate_bwd(struct gpu *c, struct mat dz, struct mat db, struct mat dh, struct mat z,
                    struct drop d);
+/* experts.cu */
+void cuda_route(struct gpu *c, const struct routing *r, struct mat x, struct mat w);
+void cuda_dispatch(struct gpu *c, struct mat y, struct mat x, const struct routing *r, bool gated);
+void cuda_combine(struct gpu *c, struct mat y, struct mat x, const struct routing *r);
+void cuda_route_bwd(struct gpu *c, struct mat dx, float beta, struct mat dw, struct mat dy,
+                    struct mat y, struct mat dtaken, struct mat x, struct mat w,
+                    const struct routing *r, float balance);
+/* experts_linear.cu */
+void cuda_experts_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
+                         struct activation f, const struct routing *r);
+void cuda_experts_linear_bwd(struct gpu *c, struct mat dx, struct mat db, struct mat dw,
+                             struct mat dy, struct mat x, struct mat w, struct activation f,
+                             const struct routing *r);
 /* few.cu: returns whether it computed the product */
 bool cuda_linear_few(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
                      bool relu);
