@@ -32,7 +32,7 @@ static void on_each(void (*check)(const char *device, const void *what), const v
 
 /* ---- attention alone ---- */
 
-enum { HEADS = 2, WIDTH = 16, COLS = HEADS * WIDTH, SENTENCES = 4, ROWS = 512 };
+enum { HEADS = 2, WIDEST = 64, SENTENCES = 4, ROWS = 512, CELLS = ROWS * HEADS * WIDEST };
 
 /* Sentences of some queries and keys each. */
 struct scene {
@@ -40,22 +40,25 @@ struct scene {
     int queries[SENTENCES], keys[SENTENCES];
     bool causal;
     bool steep; /* scores of 1e4 of either sign; otherwise of about 1 */
+    int width;  /* of a head, at most WIDEST; set by test_scene */
 };
 
 /* Long sentences are several tiles of keys for every backend. */
 static const struct scene scenes[] = {
-    {"scores of 1e4", {5, 1, 70, 3}, {7, 3, 300, 1}, false, true},
-    {"scores of 1e4, causal", {7, 1, 150, 2}, {7, 3, 150, 300}, true, true},
-    {"no keys", {5, 1, 70, 3}, {0, 3, 0, 300}, false, false},
-    {"fewer keys than queries", {7, 2, 150, 40}, {2, 1, 5, 0}, true, false},
+    {"scores of 1e4", {5, 1, 70, 3}, {7, 3, 300, 1}, .steep = true},
+    {"scores of 1e4, causal", {7, 1, 150, 2}, {7, 3, 150, 300}, .causal = true, .steep = true},
+    {"no keys", {5, 1, 70, 3}, {0, 3, 0, 300}, .causal = false},
+    {"fewer keys than queries", {7, 2, 150, 40}, {2, 1, 5, 0}, .causal = true},
+    {"scores of 1e4, single queries", {1, 1, 1, 1}, {7, 3, 300, 1}, .causal = true, .steep = true},
+    {"no keys, single queries", {1, 1, 1, 1}, {7, 0, 300, 0}, .causal = false},
 };
 enum { SCENES = sizeof scenes / sizeof *scenes };
 
 /* All arrays of an attention and of its gradients, in double. */
 struct numbers {
-    double q[ROWS * COLS], k[ROWS * COLS], v[ROWS * COLS], dout[ROWS * COLS];
-    double o[ROWS * COLS], lse[ROWS * HEADS], weights[ROWS * HEADS * ROWS];
-    double dq[ROWS * COLS], dk[ROWS * COLS], dv[ROWS * COLS];
+    double q[CELLS], k[CELLS], v[CELLS], dout[CELLS];
+    double o[CELLS], lse[ROWS * HEADS], weights[ROWS * HEADS * ROWS];
+    double dq[CELLS], dk[CELLS], dv[CELLS];
 };
 
 static double rounded(double x, enum type type)
@@ -64,25 +67,26 @@ static double rounded(double x, enum type type)
 }
 
 /* Inputs that the type has without rounding, and outputs that are NaN until they are written. A
- * steep score is exact in every type: q and k are small whole numbers, and so is sqrt(WIDTH). One
- * column is worth up to 1 of a score, so that several keys share the weight; the others make it
- * 10335 or -10335. Of the first 128 keys all scores have one sign, later the sign changes. */
-static void numbers_draw(struct numbers *x, bool steep, enum type type)
+ * steep score is exact in every type: q and k are small whole numbers, and sqrt(width) is a power
+ * of two. One column is worth up to 1 of a score, so that several keys share the weight; the others
+ * make it more than 1e4 or less than -1e4. Of the first 128 keys all scores have one sign, later
+ * the sign changes. */
+static void numbers_draw(struct numbers *x, const struct scene *s, enum type type)
 {
     uint64_t seed = 3;
-    double *all = (double *)x;
+    double *all = (double *)x, side = s->width == 16 ? 52 : 36;
     for (size_t i = 0; i < sizeof *x / sizeof *all; i++) all[i] = (double)NAN;
-    for (int i = 0; i < ROWS * COLS; i++) {
-        int row = i / COLS;
-        bool fine = i % WIDTH == 0, low = row < 128 || row % 128 == 3;
+    for (int i = 0; i < ROWS * HEADS * s->width; i++) {
+        int row = i / (HEADS * s->width);
+        bool fine = i % s->width == 0, low = row < 128 || row % 128 == 3;
         x->q[i] = rounded(random_unit(&seed) * 2 - 1, type);
         x->k[i] = rounded(random_unit(&seed) * 2 - 1, type);
         /* where v is 1, o is the sum of the weights */
         x->v[i] = fine ? 1 : rounded(random_unit(&seed) * 2 - 1, type);
         x->dout[i] = rounded(random_unit(&seed) * 2 - 1, type);
-        if (!steep) continue;
-        x->q[i] = fine ? 1 : row % 2 ? -52 : 52;
-        x->k[i] = fine ? row % 5 : low ? -53 : 53;
+        if (!s->steep) continue;
+        x->q[i] = fine ? 1 : row % 2 ? -side : side;
+        x->k[i] = fine ? row % 5 : low ? -side : side;
     }
 }
 
@@ -154,19 +158,20 @@ static void attend_on(struct backend *be, const struct scene *s, struct numbers 
                       enum type type, enum type plain)
 {
     struct places places;
+    int cols = HEADS * s->width;
     struct seqs seqs = scene_seqs(s, &places, be);
-    struct attention a = {.q = matrix_put(be, x->q, ROWS, COLS, type),
-                          .k = matrix_put(be, x->k, ROWS, COLS, type),
-                          .v = matrix_put(be, x->v, ROWS, COLS, type),
-                          .o = matrix_put(be, x->o, ROWS, COLS, type),
+    struct attention a = {.q = matrix_put(be, x->q, ROWS, cols, type),
+                          .k = matrix_put(be, x->k, ROWS, cols, type),
+                          .v = matrix_put(be, x->v, ROWS, cols, type),
+                          .o = matrix_put(be, x->o, ROWS, cols, type),
                           .lse = matrix_put(be, x->lse, ROWS, HEADS, plain),
                           .heads = HEADS,
                           .seqs = seqs};
     struct mat weights = matrix_put(be, x->weights, ROWS * HEADS, ROWS, plain);
-    struct mat dq = matrix_put(be, x->dq, ROWS, COLS, type);
-    struct mat dk = matrix_put(be, x->dk, ROWS, COLS, type);
-    struct mat dv = matrix_put(be, x->dv, ROWS, COLS, type);
-    struct mat dout = matrix_put(be, x->dout, ROWS, COLS, type);
+    struct mat dq = matrix_put(be, x->dq, ROWS, cols, type);
+    struct mat dk = matrix_put(be, x->dk, ROWS, cols, type);
+    struct mat dv = matrix_put(be, x->dv, ROWS, cols, type);
+    struct mat dout = matrix_put(be, x->dout, ROWS, cols, type);
     if (backward) {
         be->op->attend_bwd(be, &a, dq, dk, dv, dout);
     } else {
@@ -206,6 +211,7 @@ static int keys_seen(const struct scene *s, int b, int i)
 static void check_rows(const char *what, const struct scene *s, const struct numbers *x,
                        double part)
 {
+    int cols = HEADS * s->width;
     for (int b = 0, row = 0; b < SENTENCES; b++)
         for (int i = 0; i < s->queries[b]; i++, row++) {
             int seen = keys_seen(s, b, i);
@@ -214,29 +220,30 @@ static void check_rows(const char *what, const struct scene *s, const struct num
                 for (int j = 0; j < s->keys[b]; j++)
                     sum += x->weights[(row * HEADS + h) * ROWS + j];
                 if (!(fabs(sum - (seen > 0)) <= part) ||
-                    !(fabs(x->o[row * COLS + h * WIDTH] - (seen > 0)) <= 1e-5))
+                    !(fabs(x->o[row * cols + h * s->width] - (seen > 0)) <= 1e-5))
                     fail_msg("%s: query %d has weights of the sum %.9g and the output %.9g", what,
-                             row, sum, x->o[row * COLS + h * WIDTH]);
+                             row, sum, x->o[row * cols + h * s->width]);
                 if (seen > 0 ? !isfinite(lse) : lse != -INFINITY)
                     fail_msg("%s: query %d sees %d keys and has lse %g", what, row, seen, lse);
                 if (s->steep && !(fabs(lse) > 1e4))
                     fail_msg("%s: query %d has lse %g, expected 1e4", what, row, lse);
             }
-            for (int c = 0; c < COLS && seen == 0; c++)
-                if (x->o[row * COLS + c] != 0)
+            for (int c = 0; c < cols && seen == 0; c++)
+                if (x->o[row * cols + c] != 0)
                     fail_msg("%s: query %d sees no key and has output %g", what, row,
-                             x->o[row * COLS + c]);
+                             x->o[row * cols + c]);
         }
 }
 
 static void check_no_gradient(const char *what, const struct scene *s, const struct numbers *x)
 {
+    int cols = HEADS * s->width;
     for (int b = 0, row = 0; b < SENTENCES; b++)
         for (int i = 0; i < s->queries[b]; i++, row++)
-            for (int c = 0; c < COLS && keys_seen(s, b, i) == 0; c++)
-                if (x->dq[row * COLS + c] != 0)
+            for (int c = 0; c < cols && keys_seen(s, b, i) == 0; c++)
+                if (x->dq[row * cols + c] != 0)
                     fail_msg("%s: query %d sees no key and has gradient %g", what, row,
-                             x->dq[row * COLS + c]);
+                             x->dq[row * cols + c]);
 }
 
 static void check_scene(const char *device, const void *what)
@@ -245,6 +252,7 @@ static void check_scene(const char *device, const void *what)
     const struct scene *s = what;
     struct heed_error err = {0};
     struct backend *ref, *be;
+    int cols = HEADS * s->width;
     assert_int_equal(ref_open(&ref, &err), HEED_OK);
     assert_int_equal(backend_open(&be, device, 2, &err), HEED_OK);
     for (enum type type = TYPE_F32; type <= TYPE_BF16; type++) {
@@ -252,14 +260,15 @@ static void check_scene(const char *device, const void *what)
         /* In f32 an lse of 1e4 is rounded to 2^-10, and a weight to a thousandth of itself. */
         double part = type == TYPE_BF16 ? 0x1p-7 : s->steep ? 1e-3 : 1e-5;
         double weight = s->steep ? 2e-3 : 1e-5;
-        snprintf(name, sizeof name, "%s, %s, %s", device, s->name, type ? "bf16" : "f32");
-        numbers_draw(&found, s->steep, type);
-        numbers_draw(&want, s->steep, type);
+        snprintf(name, sizeof name, "%s, %s, heads of %d, %s", device, s->name, s->width,
+                 type ? "bf16" : "f32");
+        numbers_draw(&found, s, type);
+        numbers_draw(&want, s, type);
         attend_on(ref, s, &want, false, TYPE_F64, TYPE_F64);
         attend_on(be, s, &found, false, type, TYPE_F32);
         check_rows(name, s, &want, 1e-9);
         check_rows(name, s, &found, weight);
-        check_near(name, found.o, want.o, ROWS * COLS, part);
+        check_near(name, found.o, want.o, ROWS * cols, part);
         check_near(name, found.lse, want.lse, ROWS * HEADS, 1e-6);
         check_near(name, found.weights, want.weights, ROWS * HEADS * ROWS, weight);
         /* backward of both begins with the same rounded numbers */
@@ -268,17 +277,22 @@ static void check_scene(const char *device, const void *what)
         attend_on(ref, s, &want, true, TYPE_F64, TYPE_F64);
         attend_on(be, s, &found, true, type, TYPE_F32);
         check_no_gradient(name, s, &found);
-        check_near(name, found.dq, want.dq, ROWS * COLS, part);
-        check_near(name, found.dk, want.dk, ROWS * COLS, part);
-        check_near(name, found.dv, want.dv, ROWS * COLS, part);
+        check_near(name, found.dq, want.dq, ROWS * cols, part);
+        check_near(name, found.dk, want.dk, ROWS * cols, part);
+        check_near(name, found.dv, want.dv, ROWS * cols, part);
     }
     be->op->close(be);
     ref->op->close(ref);
 }
 
+/* Heads of 64 have kernels of their own on a GPU. */
 static void test_scene(void **state)
 {
-    on_each(check_scene, *state);
+    for (int width = 16; width <= WIDEST; width *= 4) {
+        struct scene s = *(const struct scene *)*state;
+        s.width = width;
+        on_each(check_scene, &s);
+    }
 }
 
 /* ---- the whole model ---- */
