@@ -113,8 +113,11 @@ static void run(struct cpu *cpu, const struct buffers *m, const struct bench_bat
     double start = bench_now();
     cpu_attend(&cpu->base, &a);
     double middle = bench_now();
-    cpu_attend_bwd(&cpu->base, &a, mat_cols(dqkv, 0, d), mat_cols(dkv, 0, d), mat_cols(dkv, d, d),
-                   mat_make(m->dout, nq, d, t));
+    struct attention_grad g = {.dout = mat_make(m->dout, nq, d, t),
+                               .dq = mat_cols(dqkv, 0, d),
+                               .dk = mat_cols(dkv, 0, d),
+                               .dv = mat_cols(dkv, d, d)};
+    cpu_attend_bwd(&cpu->base, &a, &g);
     seconds[0] = middle - start;
     seconds[1] = bench_now() - middle;
 }

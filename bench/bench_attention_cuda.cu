@@ -367,9 +367,8 @@ static struct outputs run_device(struct data *d, const struct shape *s, bool bac
     }
     if (!single) attention_forward(&a, {0, false});
     CUDA(cudaGetLastError());
-    if (backward)
-        attention_backward(&d->device, d->device_d[0], d->device_d[1], d->device_d[2],
-                           d->device_dout, 0);
+    struct attention_grad g = {d->device_dout, d->device_d[0], d->device_d[1], d->device_d[2]};
+    if (backward) attention_backward(&d->device, &g, 0);
     CUDA(cudaGetLastError());
     CUDA(cudaDeviceSynchronize());
     return {down(d->o), down(d->lse), down(d->w), down(d->grad_q), down(d->grad_k)};
@@ -422,7 +421,8 @@ static void check_plain(struct verdict *v)
     data_init(&d, &s, 3);
     ref->op->attend(ref, &d.host);
     struct plain p = plain_run(&d.host, d.host_dout, true);
-    ref->op->attend_bwd(ref, &d.host, d.host_d[0], d.host_d[1], d.host_d[2], d.host_dout);
+    struct attention_grad g = {d.host_dout, d.host_d[0], d.host_d[1], d.host_d[2]};
+    ref->op->attend_bwd(ref, &d.host, &g);
     compare(v, &s, "o", 0, d.host.o, p.o, &d.query_owned, 1, 1e-6);
     compare(v, &s, "lse", 1, d.host.lse, p.lse, &d.query_owned, 1, 1e-6);
     compare(v, &s, "dq", 3, d.host_d[0], p.dq, &d.query_owned, 1, 1e-5);
@@ -664,7 +664,8 @@ static struct timing time_kind(struct arena *m, enum kind kind, const std::vecto
         struct mat *dqkv = &m->dqkv[i % m->SETS], *dkv = &m->dkv[i % m->SETS];
         struct mat dk = kind == CROSS ? mat_cols(*dkv, 0, D) : mat_cols(*dqkv, D, D);
         struct mat dv = kind == CROSS ? mat_cols(*dkv, D, D) : mat_cols(*dqkv, 2 * D, D);
-        attention_backward(&a, mat_cols(*dqkv, 0, D), dk, dv, m->dout[i % m->SETS], stream);
+        struct attention_grad g = {m->dout[i % m->SETS], mat_cols(*dqkv, 0, D), dk, dv};
+        attention_backward(&a, &g, stream);
     });
     double row = 2.0 * D, stat = 4.0 * m->heads;
     t.forward_floor = (rows_q * (2 * row + stat) + rows_k * 2 * row) / BANDWIDTH * 1e6;

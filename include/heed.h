@@ -140,10 +140,16 @@ enum heed_position {
     HEED_POSITION_SINUSOID, /* "sinusoid": sines and cosines are added, paper 3.5 */
     HEED_POSITION_LEARNED,  /* "learned": a learned table for each stack is added */
     HEED_POSITION_ROPE,     /* "rope": queries and keys of self-attention are rotated (RoFormer) */
+    HEED_POSITION_RELATIVE, /* "relative": self-attention learns a key and a value for each distance
+                             * (Shaw et al. 2018) */
+    HEED_POSITION_ALIBI,    /* "alibi": scores of self-attention fall with the distance */
     HEED_POSITION_NONE      /* "none": a sentence is a bag of tokens */
 };
 enum heed_attention_kind {
-    HEED_ATTENTION_FULL,  /* "full": the softmax of scores, paper 3.2 */
+    HEED_ATTENTION_FULL,     /* "full": every position sees all others, or all before it */
+    HEED_ATTENTION_WINDOW,   /* "window": in self-attention it sees those at most `window` away and
+                              * the first `global` */
+    HEED_ATTENTION_ADDITIVE, /* "additive": scores by a small network (Bahdanau et al. 2015) */
     HEED_ATTENTION_LINEAR /* "linear": weights are products of elu + 1 of queries and keys, in time
                            * that grows with the length, not its square (Katharopoulos et al. 2020);
                            * attention_dropout has no effect */
@@ -176,7 +182,8 @@ struct heed_config {
     enum heed_norm norm;                /* where the layer norm of a sub-layer is */
     enum heed_activation activation;    /* of the feed-forward */
     enum heed_position position;        /* how the model knows the order of tokens */
-    enum heed_attention_kind attention; /* how queries weigh keys */
+    enum heed_attention_kind attention; /* which positions see which, and how they are compared */
+    int window, global;                 /* HEED_ATTENTION_WINDOW: see there */
     bool bias;                          /* biases on the projections of attention */
     enum heed_tie tie;                  /* which embeddings share a matrix */
     int kv_heads; /* heads of keys and values, each shared by heads / kv_heads query heads; 0: as

@@ -97,7 +97,7 @@ struct shape {
 
 struct data {
     struct attention a;
-    struct attend_grad g;
+    struct attention_grad g;
     struct mat in, grad; /* what q, k, v and dq, dk, dv are views of */
     int32_t q[MAX_SENTENCES + 1], k[MAX_SENTENCES];
 };
@@ -140,7 +140,6 @@ static void data_init(struct data *d, const struct shape *s, enum type t)
     d->a.v = mat_rows(mat_cols(d->in, 2 * dk, dv), 0, nk);
     d->a.o = mat_new(nq, dv, t);
     d->a.lse = mat_new(nq, s->heads, TYPE_F32);
-    d->g.a = &d->a;
     d->g.dq = mat_rows(mat_cols(d->grad, 0, dk), 0, nq);
     d->g.dk = mat_rows(mat_cols(d->grad, dk, dk), 0, nk);
     d->g.dv = mat_rows(mat_cols(d->grad, 2 * dk, dv), 0, nk);
@@ -155,7 +154,7 @@ static void run(struct data *d, const struct attend_kernels *k, int threads)
 {
     struct cpu cpu = cpu_with(k, threads);
     cpu_attend(&cpu.base, &d->a);
-    cpu_attend_bwd(&cpu.base, &d->a, d->g.dq, d->g.dk, d->g.dv, d->g.dout);
+    cpu_attend_bwd(&cpu.base, &d->a, &d->g);
 }
 
 /* ---- the plain version, in double ---- */

@@ -64,6 +64,7 @@ static void test_presets(void **state)
                                          .norm = HEED_NORM_POST,
                                          .activation = HEED_ACTIVATION_RELU,
                                          .position = HEED_POSITION_SINUSOID,
+                                         .window = 64,
                                          .tie = HEED_TIE_ALL};
         assert_int_equal(config_same(&c, &want, "x", &err), HEED_OK);
         assert_int_equal(config_check(&c, &err), HEED_OK);
@@ -98,6 +99,8 @@ static void test_text(void **state)
                               "  \"activation\": \"relu\",\n"
                               "  \"position\": \"sinusoid\",\n"
                               "  \"attention\": \"full\",\n"
+                              "  \"window\": 64,\n"
+                              "  \"global\": 0,\n"
                               "  \"bias\": false,\n"
                               "  \"tie\": \"all\",\n"
                               "  \"kv_heads\": 0,\n"
@@ -143,6 +146,7 @@ static void test_format_1(void **state)
                                             .norm = HEED_NORM_POST,
                                             .activation = HEED_ACTIVATION_RELU,
                                             .position = HEED_POSITION_SINUSOID,
+                                            .window = 64,
                                             .tie = HEED_TIE_ALL};
     struct heed_config c;
     struct heed_error err = {0};
@@ -267,6 +271,21 @@ static void test_parse_refuses(void **state)
          "did you mean relu? (this program reads formats up to 2)"},
         {"\"position\": \"sinusoid\"", "\"position\": 1", "\"position\" is not a string"},
         {"\"bias\": false", "\"bias\": 1", "\"bias\" is not true or false"},
+        {"\"attention\": \"full\"", "\"attention\": \"fulll\"",
+         "attention is 'fulll', expected full, window, additive or linear; did you mean full?"},
+        {"\"attention\": \"full\",\n  \"window\": 64",
+         "\"attention\": \"window\",\n  \"window\": 0",
+         "window is 0 and attention is window, expected at least 1"},
+        {"\"window\": 64", "\"window\": 8", "window is 8 and attention is full, expected window"},
+        {"\"global\": 0", "\"global\": 1", "global is 1 and attention is full, expected window"},
+        {"\"position\": \"sinusoid\",\n  \"attention\": \"full\"",
+         "\"position\": \"relative\",\n  \"attention\": \"additive\"",
+         "position is relative and attention is additive, expected full or window (relative "
+         "positions are multiplied with queries)"},
+        {"\"position\": \"sinusoid\",\n  \"attention\": \"full\"",
+         "\"position\": \"alibi\",\n  \"attention\": \"linear\"",
+         "position is alibi and attention is linear, expected full, window or additive (alibi "
+         "changes scores, which linear attention does not compute)"},
         {"\"kv_heads\": 0", "\"kv_heads\": 3", "heads is 8, expected a multiple of kv_heads, 3"},
         {"\"kv_heads\": 0", "\"kv_heads\": 16", "heads is 8, expected a multiple of kv_heads, 16"},
         {"\"kv_heads\": 0", "\"kv_heads\": -1",

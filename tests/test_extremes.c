@@ -173,7 +173,8 @@ static void attend_on(struct backend *be, const struct scene *s, struct numbers 
     struct mat dv = matrix_put(be, x->dv, ROWS, cols, type);
     struct mat dout = matrix_put(be, x->dout, ROWS, cols, type);
     if (backward) {
-        be->op->attend_bwd(be, &a, dq, dk, dv, dout);
+        struct attention_grad g = {.dout = dout, .dq = dq, .dk = dk, .dv = dv};
+        be->op->attend_bwd(be, &a, &g);
     } else {
         a.weights = mat_cols(weights, 0, seqs.max_k);
         be->op->attend(be, &a);

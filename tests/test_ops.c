@@ -178,7 +178,8 @@ static int plan_seqs(struct trial *t, bool share)
         int nq = asks_nothing ? 0 : int_min(length[i], t->rows - q[i]);
         q[i + 1] = q[i] + nq;
         k[i] = keys;
-        klen[i] = cross ? (s->causal ? nq : 1) + i * 5 % 7 : nq;
+        bool enough = s->causal || t->flags & FORM; /* as many keys as queries */
+        klen[i] = cross ? (enough ? nq : 1) + i * 5 % 7 : nq;
         keys += klen[i] + cross;
         if (cross && share && i == 3) k[3] = k[2], klen[3] = klen[2];
         s->max_q = nq > s->max_q ? nq : s->max_q;
@@ -191,6 +192,39 @@ static int plan_seqs(struct trial *t, bool share)
 static int kv_heads_of(const struct trial *t)
 {
     return !(t->flags & GROUPED) ? 0 : t->out % 2 ? 1 : t->out / 2;
+}
+
+/* Forms of attention besides the paper's. Distances beyond DISTANCES share a vector of `relative`.
+ */
+static const struct form {
+    int window, global;
+    bool alibi, relative, additive;
+} forms[] = {
+    {.window = 1},
+    {.window = 3, .global = 2},
+    {.alibi = true},
+    {.relative = true},
+    {.window = 4, .global = 1, .alibi = true, .relative = true},
+    {.window = 70, .global = 9, .relative = true}, /* more than a tile of keys */
+    {.additive = true},
+    {.window = 2, .global = 1, .alibi = true, .additive = true},
+};
+enum { FORMS = sizeof forms / sizeof *forms, DISTANCES = 3 };
+
+/* The matrices of a form, or their gradients. */
+static void plan_form(struct trial *t, enum access role, int dk, int dv)
+{
+    struct form f = t->flags & FORM ? forms[t->form] : (struct form){0};
+    f.relative ? par(t, role, "relative_k", 2 * DISTANCES + 1, dk, TYPE_F32) : absent(t);
+    f.relative ? par(t, role, "relative_v", 2 * DISTANCES + 1, dv, TYPE_F32) : absent(t);
+    f.additive ? par(t, role, "additive", t->out, dk, TYPE_F32) : absent(t);
+}
+
+static void set_form(struct attention *a, const struct trial *t, const struct mat *m)
+{
+    struct form f = t->flags & FORM ? forms[t->form] : (struct form){0};
+    a->window = f.window, a->global = f.global, a->alibi = f.alibi;
+    a->relative_k = m[0], a->relative_v = m[1], a->additive = m[2];
 }
 
 static struct attention attention_of(const struct trial *t, const struct mat *m,
@@ -206,6 +240,7 @@ static struct attention attention_of(const struct trial *t, const struct mat *m,
                           .seqs = t->seqs,
                           .drop = t->drop};
     a.seqs.q = ints, a.seqs.k = ints + AT_K, a.seqs.klen = ints + AT_KLEN;
+    set_form(&a, t, m + 5);
     return a;
 }
 
@@ -218,6 +253,7 @@ static void plan_attention(struct trial *t, enum access role, bool share)
     act(t, IN, "v", keys, kv_heads * dv, t->act);
     act(t, role, "o", t->rows, t->out * dv, t->act);
     act(t, role, "lse", t->rows, t->out, TYPE_F32);
+    plan_form(t, IN, dk, dv);
 }
 static void plan_attend(struct trial *t)
 {
@@ -228,7 +264,7 @@ static void call_attend(struct backend *be, const struct trial *t, const struct 
                         const int32_t *ints)
 {
     struct attention a = attention_of(t, m, ints);
-    a.weights = m[5];
+    a.weights = m[8];
     be->op->attend(be, &a);
 }
 
@@ -240,6 +276,7 @@ static void plan_attend_bwd(struct trial *t)
         act(t, OUT, name[i], t->slot[i].dev.rows, t->slot[i].dev.cols, t->act);
     }
     act(t, IN, "dout", t->rows, t->slot[3].dev.cols, t->act);
+    plan_form(t, ADD, t->cols, t->slot[3].dev.cols / t->out);
 }
 static void prepare_attend_bwd(struct backend *ref, const struct trial *t, const struct mat *m)
 {
@@ -250,7 +287,14 @@ static void call_attend_bwd(struct backend *be, const struct trial *t, const str
                             const int32_t *ints)
 {
     struct attention a = attention_of(t, m, ints);
-    be->op->attend_bwd(be, &a, m[5], m[6], m[7], m[8]);
+    struct attention_grad g = {.dq = m[8],
+                               .dk = m[9],
+                               .dv = m[10],
+                               .dout = m[11],
+                               .drelative_k = m[12],
+                               .drelative_v = m[13],
+                               .dadditive = m[14]};
+    be->op->attend_bwd(be, &a, &g);
 }
 
 /* ---- linear attention ---- */
@@ -259,7 +303,7 @@ static void call_attend_linear(struct backend *be, const struct trial *t, const 
                                const int32_t *ints)
 {
     struct attention a = attention_of(t, m, ints);
-    a.weights = m[5];
+    a.weights = m[8];
     be->op->attend_linear(be, &a);
 }
 static void prepare_attend_linear_bwd(struct backend *ref, const struct trial *t,
@@ -272,7 +316,7 @@ static void call_attend_linear_bwd(struct backend *be, const struct trial *t, co
                                    const int32_t *ints)
 {
     struct attention a = attention_of(t, m, ints);
-    struct attention_grad g = {.dq = m[5], .dk = m[6], .dv = m[7], .dout = m[8]};
+    struct attention_grad g = {.dq = m[8], .dk = m[9], .dv = m[10], .dout = m[11]};
     be->op->attend_linear_bwd(be, &a, &g);
 }
 
@@ -286,7 +330,7 @@ static void call_linear_state(struct backend *be, const struct trial *t, const s
                               const int32_t *ints)
 {
     struct attention a = attention_of(t, m, ints);
-    be->op->linear_state(be, m[5], &a);
+    be->op->linear_state(be, m[8], &a);
 }
 
 /* Where the rows of states are in the ints. */
@@ -317,8 +361,8 @@ static void call_attend_state(struct backend *be, const struct trial *t, const s
     if (t->flags & KEEP)
         a.seqs.to = ints + AT_TO;
     else
-        a.weights = m[6];
-    be->op->attend_state(be, m[5], &a);
+        a.weights = m[9];
+    be->op->attend_state(be, m[8], &a);
 }
 
 /* ---- add_norm ---- */
@@ -577,6 +621,8 @@ static const struct op_case cases[] = {
     {"gate", plan_gate, call_gate, grid, large_grid, .flags = DROP | VIEW},
     {"attend", plan_attend, call_attend, attentions, large_attentions,
      .flags = DROP | VIEW | CAUSAL | CROSS | GROUPED},
+    {"attend", plan_attend, call_attend, attentions, large_attentions,
+     .flags = DROP | CAUSAL | CROSS | GROUPED | FORM},
     {"attend_linear", plan_attend, call_attend_linear, linear_attentions, large_attentions,
      .flags = VIEW | CAUSAL | GROUPED},
     {"attend_linear", plan_attend, call_attend_linear, linear_attentions, large_attentions,
@@ -593,6 +639,8 @@ static const struct op_case cases[] = {
     {"gate_bwd", plan_gate_bwd, call_gate_bwd, grid, large_grid, .flags = DROP | VIEW | BIAS},
     {"attend_bwd", plan_attend_bwd, call_attend_bwd, attentions, large_attentions,
      .flags = DROP | VIEW | CAUSAL | CROSS | GROUPED, .prepare = prepare_attend_bwd},
+    {"attend_bwd", plan_attend_bwd, call_attend_bwd, attentions, large_attentions,
+     .flags = DROP | CAUSAL | CROSS | GROUPED | FORM, .prepare = prepare_attend_bwd},
     {"attend_linear_bwd", plan_attend_bwd, call_attend_linear_bwd, linear_attentions,
      large_attentions, .flags = VIEW | CAUSAL | GROUPED, .prepare = prepare_attend_linear_bwd},
     {"attend_linear_bwd", plan_attend_bwd, call_attend_linear_bwd, linear_attentions,
@@ -641,11 +689,16 @@ static void try(const struct op_test *test, const int *shape, enum type type, un
                       .out = shape[2],
                       .flags = flags,
                       .act = type};
-    if (!(flags & ACTIVE)) {
+    if (!(flags & (ACTIVE | FORM))) {
         trial_run(test->backends, &t);
         return;
     }
-    for (int kind = ACT_NONE + 1; kind < ACT_KINDS; kind++) {
+    for (int form = 0; flags & FORM && form < FORMS; form++) {
+        struct trial formed = t;
+        formed.form = form;
+        trial_run(test->backends, &formed);
+    }
+    for (int kind = ACT_NONE + 1; flags & ACTIVE && kind < ACT_KINDS; kind++) {
         struct trial active = t;
         active.activation = (enum activation_kind)kind;
         trial_run(test->backends, &active);

@@ -48,12 +48,13 @@ enum flag {
     GROUPED = 131072,  /* attention with fewer key/value heads than heads */
     OPPOSITE = 262144, /* rotate by the opposite angle */
     GATED = 524288,    /* dispatch multiplies with the gates */
-    LIMITED = 1048576  /* experts have a capacity, which some reach */
+    LIMITED = 1048576, /* experts have a capacity, which some reach */
+    FORM = 2097152     /* attention in another form than the paper's: tried with every form */
 };
 
 enum fate { STAYS, SLACK, RESULT };
 enum access { IN, OUT, ADD }; /* read; written; read and written */
-enum { SLOTS = 12, INTS = 2048, GUARD = 64 };
+enum { SLOTS = 15, INTS = 2048, GUARD = 64 };
 
 struct slot {
     const char *name; /* NULL: an absent matrix */
@@ -78,6 +79,7 @@ struct trial {
     int rows, cols, out; /* shape; the op decides what cols and out mean */
     unsigned flags;
     enum activation_kind activation; /* with ACTIVE; else ACT_NONE */
+    int form;                        /* with FORM: which */
     enum type act;                   /* activations, and matrices of products */
     struct drop drop;
     uint64_t random;
@@ -305,9 +307,9 @@ static void backends_close(struct backends *b)
 static void describe(struct trial *t, const char *isa, int threads)
 {
     snprintf(t->what, sizeof t->what,
-             "%s [%d, %d, %d] %s, flags %#x, activation %d, %s, %d threads", t->op->name, t->rows,
-             t->cols, t->out, t->act == TYPE_BF16 ? "bf16" : "f32", t->flags, t->activation, isa,
-             threads);
+             "%s [%d, %d, %d] %s, flags %#x, activation %d, form %d, %s, %d threads", t->op->name,
+             t->rows, t->cols, t->out, t->act == TYPE_BF16 ? "bf16" : "f32", t->flags,
+             t->activation, t->form, isa, threads);
 }
 
 /* Ends the test, or on a device the trial. */

@@ -53,7 +53,10 @@ static struct mat values_of(const struct heed_config *c, struct mat kv)
 
 /* ---- weights and activations ---- */
 
-void attention_walk(struct walk *k, struct attention_weights *w, const struct heed_config *c)
+enum { RELATIVE_CLIP = 16 }; /* distances beyond share a vector, as in Shaw et al. */
+
+void attention_walk(struct walk *k, struct attention_weights *w, const struct heed_config *c,
+                    bool self)
 {
     int d = c->d_model, queries = queries_width(c), keys = keys_width(c), values = values_width(c);
     walk_tensor(k, "q_proj.weight", ROLE_PROJECTION, &w->q, queries, d);
@@ -66,6 +69,13 @@ void attention_walk(struct walk *k, struct attention_weights *w, const struct he
     }
     walk_tensor(k, "out_proj.weight", ROLE_MATRIX, &w->out, d, c->heads * config_d_v(c));
     if (c->bias) walk_tensor(k, "out_proj.bias", ROLE_BIAS, &w->out_bias, 1, d);
+    if (self && c->position == HEED_POSITION_RELATIVE) {
+        int rows = 2 * RELATIVE_CLIP + 1;
+        walk_tensor(k, "relative_k.weight", ROLE_TABLE, &w->relative_k, rows, config_d_k(c));
+        walk_tensor(k, "relative_v.weight", ROLE_TABLE, &w->relative_v, rows, config_d_v(c));
+    }
+    if (c->attention == HEED_ATTENTION_ADDITIVE)
+        walk_tensor(k, "additive.weight", ROLE_TABLE, &w->additive, c->heads, config_d_k(c));
     norm_walk(k, &w->norm, c);
 }
 
@@ -156,19 +166,35 @@ void memory_keys_bind(struct attention_acts *a, int memory_rows)
 
 /* ---- what both kinds share ---- */
 
-static struct attention heads_of(const struct pass *p, const struct attention_acts *a, struct mat k,
-                                 struct mat v, const struct seqs *seqs, uint32_t site)
+static struct attention heads_of(const struct pass *p, const struct attention_weights *w,
+                                 const struct attention_acts *a, const struct seqs *seqs,
+                                 uint32_t site)
 {
     return (struct attention){.q = a->q,
-                              .k = k,
-                              .v = v,
+                              .k = a->k,
+                              .v = a->v,
                               .o = a->o,
                               .lse = a->lse,
                               .weights = p->watch.site == site ? p->watch.weights : (struct mat){0},
                               .heads = p->config->heads,
                               .kv_heads = config_kv_heads(p->config),
                               .seqs = *seqs,
-                              .drop = drop_at(p, p->config->attention_dropout, site)};
+                              .drop = drop_at(p, p->config->attention_dropout, site),
+                              .additive = w->additive};
+}
+
+/* The heads of self-attention, where query and key have a distance. */
+static struct attention self_heads_of(const struct pass *p, const struct attention_weights *w,
+                                      const struct attention_acts *a, const struct seqs *seqs,
+                                      uint32_t site)
+{
+    const struct heed_config *c = p->config;
+    struct attention heads = heads_of(p, w, a, seqs, site);
+    if (c->attention == HEED_ATTENTION_WINDOW) heads.window = c->window, heads.global = c->global;
+    heads.alibi = c->position == HEED_POSITION_ALIBI;
+    heads.relative_k = w->relative_k;
+    heads.relative_v = w->relative_v;
+    return heads;
 }
 
 /* y = x wT + b, where y is as wide as w and the matrices that follow it in memory have rows
@@ -239,17 +265,16 @@ static void attend_heads_backward(const struct pass *p, const struct attention *
     if (config_linear(p->config))
         op->attend_linear_bwd(p->be, heads, g);
     else
-        op->attend_bwd(p->be, heads, g->dq, g->dk, g->dv, g->dout);
+        op->attend_bwd(p->be, heads, g);
 }
 
 /* The heads, W_O and what comes after the sub-layer, whose output this returns. */
 static struct mat attend(const struct pass *p, const struct attention_weights *w,
-                         const struct attention_acts *a, struct mat x, struct mat k, struct mat v,
-                         struct mat states, const struct seqs *seqs, uint32_t site)
+                         const struct attention_acts *a, const struct attention *heads,
+                         struct mat states, struct mat x, uint32_t site)
 {
-    struct attention heads = heads_of(p, a, k, v, seqs, site);
     struct mat r = mat_top(p->scratch->r, x.rows);
-    attend_heads(p, &heads, states);
+    attend_heads(p, heads, states);
     project(p, r, a->o, w->out, w->out_bias);
     return norm_output(p, &w->norm, &a->norm, a->y, x, r, site + 1);
 }
@@ -258,20 +283,22 @@ static struct mat attend(const struct pass *p, const struct attention_weights *w
 static struct input_gradient attend_backward(const struct pass *p,
                                              const struct attention_weights *w,
                                              const struct attention_weights *g,
-                                             const struct attention_acts *a, struct mat dq,
-                                             struct mat dkv, struct mat dy, const struct seqs *seqs,
-                                             uint32_t site)
+                                             const struct attention_acts *a,
+                                             const struct attention *heads, struct mat dq,
+                                             struct mat dkv, struct mat dy, uint32_t site)
 {
-    struct attention heads = heads_of(p, a, a->k, a->v, seqs, site);
     struct attention_grad grad = {.dout = mat_top(p->scratch->dout, dy.rows),
                                   .dq = dq,
                                   .dk = keys_of(p->config, dkv),
-                                  .dv = values_of(p->config, dkv)};
+                                  .dv = values_of(p->config, dkv),
+                                  .drelative_k = g->relative_k,
+                                  .drelative_v = g->relative_v,
+                                  .dadditive = g->additive};
     struct input_gradient din;
     struct mat dr =
         norm_output_backward(p, &w->norm, &g->norm, &a->norm, &din, g->out_bias, dy, site + 1);
     linear_backward(p, grad.dout, 0, g->out, dr, a->o, w->out);
-    attend_heads_backward(p, &heads, &grad);
+    attend_heads_backward(p, heads, &grad);
     return din;
 }
 
@@ -282,14 +309,15 @@ struct mat self_attention(const struct pass *p, const struct attention_weights *
                           const struct kv_cache *cache, uint32_t site)
 {
     const struct heed_config *c = p->config;
+    struct attention heads = self_heads_of(p, w, a, seqs, site);
     project_all(p, a->qkv, norm_input(p, &w->norm, &a->norm, x), w);
     position_rotate(p, queries_keys_of(c, a->qkv), seqs->pos, false);
-    struct mat k = a->k, v = a->v, states = cache ? cache->rows : (struct mat){0};
     if (cache && !config_linear(c)) {
         p->be->op->cache_put(p->be, cache->rows, keys_values_of(c, a->qkv), cache->at);
-        k = keys_of(c, cache->rows), v = values_of(c, cache->rows);
+        heads.k = keys_of(c, cache->rows);
+        heads.v = values_of(c, cache->rows);
     }
-    return attend(p, w, a, x, k, v, states, seqs, site);
+    return attend(p, w, a, &heads, cache ? cache->rows : (struct mat){0}, x, site);
 }
 
 struct mat self_attention_backward(const struct pass *p, const struct attention_weights *w,
@@ -299,7 +327,8 @@ struct mat self_attention_backward(const struct pass *p, const struct attention_
 {
     struct mat in = norm_input_kept(&a->norm, x), dqkv = mat_top(p->scratch->dqkv, dy.rows);
     struct mat dq = queries_of(p->config, dqkv), dkv = keys_values_of(p->config, dqkv);
-    struct input_gradient din = attend_backward(p, w, g, a, dq, dkv, dy, seqs, site);
+    struct attention heads = self_heads_of(p, w, a, seqs, site);
+    struct input_gradient din = attend_backward(p, w, g, a, &heads, dq, dkv, dy, site);
     position_rotate(p, queries_keys_of(p->config, dqkv), seqs->pos, true);
     project_backward(p, din.d, din.beta, g->q, g->q_bias, dqkv, in, w->q);
     return norm_input_backward(p, &w->norm, &g->norm, &a->norm, din.d, dy);
@@ -315,8 +344,9 @@ void memory_keys(const struct pass *p, const struct attention_weights *w,
     struct mat kv = narrow ? wide : a->kv;
     project_keys(p, kv, memory, w);
     if (a->states.p) {
-        struct mat k = keys_of(p->config, kv), v = values_of(p->config, kv);
-        struct attention heads = heads_of(p, a, k, v, seqs, 0);
+        struct attention heads = heads_of(p, w, a, seqs, 0);
+        heads.k = keys_of(p->config, kv);
+        heads.v = values_of(p->config, kv);
         p->be->op->linear_state(p->be, mat_top(a->states, seqs->n), &heads);
     }
     if (narrow) p->be->op->cast(p->be, a->kv, wide);
@@ -326,8 +356,9 @@ struct mat cross_attention(const struct pass *p, const struct attention_weights 
                            const struct attention_acts *a, struct mat x, const struct seqs *seqs,
                            uint32_t site)
 {
+    struct attention heads = heads_of(p, w, a, seqs, site);
     project(p, a->q, norm_input(p, &w->norm, &a->norm, x), w->q, w->q_bias);
-    return attend(p, w, a, x, a->k, a->v, a->states, seqs, site);
+    return attend(p, w, a, &heads, a->states, x, site);
 }
 
 struct mat cross_attention_backward(const struct pass *p, const struct attention_weights *w,
@@ -340,7 +371,8 @@ struct mat cross_attention_backward(const struct pass *p, const struct attention
     struct mat in = norm_input_kept(&a->norm, x), dkv = mat_top(s->dkv, memory.rows);
     /* dq is [T,H*dk] in the memory of dqkv, which only self-attention uses as a whole. */
     struct mat dq = mat_make(s->dqkv.p, dy.rows, a->q.cols, s->dqkv.type);
-    struct input_gradient din = attend_backward(p, w, g, a, dq, dkv, dy, seqs, site);
+    struct attention heads = heads_of(p, w, a, seqs, site);
+    struct input_gradient din = attend_backward(p, w, g, a, &heads, dq, dkv, dy, site);
     project_backward(p, din.d, din.beta, g->q, g->q_bias, dq, in, w->q);
     project_backward(p, dmemory, beta, g->k, g->k_bias, dkv, memory, w->k);
     return norm_input_backward(p, &w->norm, &g->norm, &a->norm, din.d, dy);

@@ -13,6 +13,8 @@ struct attention_weights {
     struct mat q, k, v;                /* [H*dk,D], [KV*dk,D], [KV*dv,D] */
     struct mat q_bias, k_bias, v_bias; /* [1,..] */
     struct mat out, out_bias;          /* [D,H*dv], [1,D] */
+    struct mat relative_k, relative_v; /* see ops.h; position relative, self-attention */
+    struct mat additive;               /* see ops.h; attention additive */
     struct norm_weights norm;
 };
 
@@ -43,7 +45,9 @@ struct mat kv_cache_rows(const struct heed_config *c, const struct precision *pr
  * decoded, which is one of them. */
 int kv_cache_positions(const struct heed_config *c);
 
-void attention_walk(struct walk *k, struct attention_weights *w, const struct heed_config *c);
+/* self: of a self-attention, not a cross-attention */
+void attention_walk(struct walk *k, struct attention_weights *w, const struct heed_config *c,
+                    bool self);
 void self_attention_layout(struct attention_acts *a, struct layout *l, int rows);
 /* Everything but the keys and values of the memory. */
 void cross_attention_layout(struct attention_acts *a, struct layout *l, int rows);

@@ -37,11 +37,15 @@ static const char *const POSITION[] = {
     [HEED_POSITION_SINUSOID] = "sinusoid",
     [HEED_POSITION_LEARNED] = "learned",
     [HEED_POSITION_ROPE] = "rope",
+    [HEED_POSITION_RELATIVE] = "relative",
+    [HEED_POSITION_ALIBI] = "alibi",
     [HEED_POSITION_NONE] = "none",
     NULL,
 };
 static const char *const ATTENTION[] = {
     [HEED_ATTENTION_FULL] = "full",
+    [HEED_ATTENTION_WINDOW] = "window",
+    [HEED_ATTENTION_ADDITIVE] = "additive",
     [HEED_ATTENTION_LINEAR] = "linear",
     NULL,
 };
@@ -114,7 +118,12 @@ static const struct heed_config_field FIELD[] = {
     {MEMBER(position), HEED_FIELD_KIND, .kinds = POSITION, .absent = "sinusoid",
      .option = "position", .help = "encoding of the positions of tokens"},
     {MEMBER(attention), HEED_FIELD_KIND, .kinds = ATTENTION, .absent = "full",
-     .option = "attention", .help = "how queries weigh keys"},
+     .option = "attention",
+     .help = "which positions see which, and how their weights are computed"},
+    {MEMBER(window), HEED_FIELD_INTEGER, 0, 1 << 20, .absent = "64", .option = "window",
+     .help = "attention window: how far a position sees in each direction"},
+    {MEMBER(global), HEED_FIELD_INTEGER, 0, 1 << 20, .absent = "0", .option = "global",
+     .help = "attention window: first tokens that see all and are seen by all"},
     {MEMBER(bias), HEED_FIELD_SWITCH, .absent = "false", .option = "bias",
      .help = "biases on the projections of attention"},
     {MEMBER(tie), HEED_FIELD_KIND, .kinds = TIE, .absent = "all", .option = "tie",
@@ -404,6 +413,41 @@ static enum heed_status check_experts(const struct heed_config *c, struct heed_e
     return HEED_OK;
 }
 
+/* Whether a field has the value that it has unless it is given. */
+static bool as_absent(const struct heed_config *c, const char *name)
+{
+    char value[CONFIG_VALUE];
+    const struct heed_config_field *f = field_find(name);
+    return strcmp(config_show(value, c, f), f->absent) == 0;
+}
+
+static enum heed_status check_attention(const struct heed_config *c, struct heed_error *err)
+{
+    const char *kind = ATTENTION[c->attention];
+    bool window = c->attention == HEED_ATTENTION_WINDOW;
+    if (window && c->window < 1)
+        return error_set(err, HEED_EARG,
+                         "window is %d and attention is window, expected at least 1", c->window);
+    if (!window && c->window && !as_absent(c, "window"))
+        return error_set(err, HEED_EARG, "window is %d and attention is %s, expected window",
+                         c->window, kind);
+    if (!window && c->global)
+        return error_set(err, HEED_EARG, "global is %d and attention is %s, expected window",
+                         c->global, kind);
+    bool additive = c->attention == HEED_ATTENTION_ADDITIVE, linear = config_linear(c);
+    if (c->position == HEED_POSITION_RELATIVE && (additive || linear))
+        return error_set(err, HEED_EARG,
+                         "position is relative and attention is %s, expected full or window "
+                         "(relative positions are multiplied with queries)",
+                         kind);
+    if (c->position == HEED_POSITION_ALIBI && linear)
+        return error_set(
+            err, HEED_EARG,
+            "position is alibi and attention is linear, expected full, window or "
+            "additive (alibi changes scores, which linear attention does not compute)");
+    return HEED_OK;
+}
+
 enum heed_status config_check(const struct heed_config *c, struct heed_error *err)
 {
     struct heed_config again = *c;
@@ -421,6 +465,7 @@ enum heed_status config_check(const struct heed_config *c, struct heed_error *er
                          c->d_model);
     st = check_heads(c, err);
     if (!st) st = check_experts(c, err);
+    if (!st) st = check_attention(c, err);
     if (st) return st;
     if (c->position == HEED_POSITION_ROPE && config_d_k(c) % 2)
         return error_set(err, HEED_EARG,

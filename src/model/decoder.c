@@ -9,9 +9,9 @@ void decoder_walk(struct walk *k, struct decoder_weights *w, const struct heed_c
     for (int l = 0; l < c->decoder_layers; l++) {
         struct decoder_weights *layer = w ? &w[l] : &unused;
         walk_enter(k, "decoder.layers.%d.self_attn.", l);
-        attention_walk(k, &layer->self, c);
+        attention_walk(k, &layer->self, c, true);
         walk_enter(k, "decoder.layers.%d.cross_attn.", l);
-        attention_walk(k, &layer->cross, c);
+        attention_walk(k, &layer->cross, c, false);
         walk_enter(k, "decoder.layers.%d.ff.", l);
         feed_forward_walk(k, &layer->ff, c);
     }

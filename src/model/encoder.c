@@ -9,7 +9,7 @@ void encoder_walk(struct walk *k, struct encoder_weights *w, const struct heed_c
     for (int l = 0; l < c->encoder_layers; l++) {
         struct encoder_weights *layer = w ? &w[l] : &unused;
         walk_enter(k, "encoder.layers.%d.self_attn.", l);
-        attention_walk(k, &layer->self, c);
+        attention_walk(k, &layer->self, c, true);
         walk_enter(k, "encoder.layers.%d.ff.", l);
         feed_forward_walk(k, &layer->ff, c);
     }

@@ -24,6 +24,16 @@ static const char *missing_for_training(const struct ops *op, const struct heed_
     return NULL;
 }
 
+/* What makes attention another than the paper's, for an error; NULL: nothing. */
+static const char *attention_form(const struct heed_config *c)
+{
+    if (c->attention == HEED_ATTENTION_WINDOW) return "attention 'window'";
+    if (c->attention == HEED_ATTENTION_ADDITIVE) return "attention 'additive'";
+    if (c->position == HEED_POSITION_RELATIVE) return "position 'relative'";
+    if (c->position == HEED_POSITION_ALIBI) return "position 'alibi'";
+    return NULL;
+}
+
 /* HEED_EUNSUPPORTED where the table lacks an op that a kind named in the configuration needs. */
 static enum heed_status check_kinds(const struct ops *op, const struct heed_config *c, bool train,
                                     struct heed_error *err)
@@ -70,6 +80,10 @@ enum heed_status needs_check(const struct ops *op, const struct heed_config *c, 
                          "device '%s' cannot compute the activation '%s', which the model's "
                          "configuration names",
                          op->name, config_activation_name(c));
+    if (!op->attend_forms && attention_form(c))
+        return error_set(err, HEED_EUNSUPPORTED,
+                         "device '%s' cannot compute the %s of the model's configuration", op->name,
+                         attention_form(c));
     const char *missing = train ? missing_for_training(op, c) : NULL;
     if (missing)
         return error_set(err, HEED_EUNSUPPORTED,

@@ -134,7 +134,7 @@ static void init_visit(struct walk *k, const char *name, enum role role, struct 
     double bound = sqrt(6.0 / (rows_out(in, role, rows) + cols)), deviation = 1 / sqrt(cols);
     for (size_t i = 0; i < (size_t)rows * cols; i++) {
         double x = 0;
-        if (role == ROLE_EMBEDDING || role == ROLE_POSITION) x = normal(&state) * deviation;
+        if (role == ROLE_EMBEDDING || role == ROLE_TABLE) x = normal(&state) * deviation;
         if (role == ROLE_MATRIX || role == ROLE_PROJECTION || role == ROLE_ROUTER)
             x = (2 * random_unit(&state) - 1) * bound;
         if (role == ROLE_GAIN) x = 1;

@@ -62,7 +62,7 @@ void position_walk(struct walk *k, struct mat *learned, const struct heed_config
 {
     if (c->position != HEED_POSITION_LEARNED) return;
     walk_enter(k, stack, 0);
-    walk_tensor(k, "position.weight", ROLE_POSITION, learned, c->max_length, c->d_model);
+    walk_tensor(k, "position.weight", ROLE_TABLE, learned, c->max_length, c->d_model);
 }
 
 struct mat position_added(const struct pass *p, struct mat learned)

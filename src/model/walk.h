@@ -12,13 +12,14 @@ enum role {
     ROLE_EMBEDDING,
     ROLE_PROJECTION,
     ROLE_MATRIX,
-    ROLE_POSITION,
+    ROLE_TABLE,
     ROLE_ROUTER, /* stays f32, so that rounding does not choose the experts */
     ROLE_BIAS,
     ROLE_GAIN
 };
 
-/* Matrices are what products read; they alone become smaller in bf16 and int8. */
+/* Matrices are what products read; they alone become smaller in bf16 and int8. Other tables of
+ * learned vectors (ROLE_TABLE) are small. */
 static inline bool role_is_matrix(enum role role)
 {
     return role <= ROLE_MATRIX;

@@ -21,6 +21,8 @@
  */
 #ifndef HEED_OPS_H
 #define HEED_OPS_H
+#include <math.h>
+
 #include "heed.h"
 #ifdef __cplusplus
 extern "C" {
@@ -133,7 +135,12 @@ struct activation {
 #define LINEAR_SUM_MIN 1e-30
 
 /* softmax(q kT / sqrt(d_k)) v, head by head (paper 3.2). There may be fewer key/value heads, KV,
- * than query heads, H: each is then shared by H / KV query heads that follow each other. */
+ * than query heads, H: each is then shared by H / KV query heads that follow each other.
+ *
+ * The members from `window` on are the forms of attention besides the paper's; where all are 0 or
+ * absent, the paper's. Several depend on how far a key is from a query: key j of a sentence is at
+ * position j, and the last query is at the position of the last key; there are then at least as
+ * many keys as queries. */
 struct attention {
     struct mat q, k, v;  /* [Nq, H*dk], [Nk, KV*dk], [Nk, KV*dv]; may be column views of one matrix;
                           * in forward k and v may be BF16 where q is F32 */
@@ -146,12 +153,25 @@ struct attention {
     struct seqs seqs;
     struct drop drop; /* on the weights; its row is query row * H + head, its column the number of
                        * the key in the sentence */
+
+    int window, global; /* see attention_sees; window 0: a query sees every key */
+    bool alibi;         /* subtracts attention_slope * distance from each score (Press et al.) */
+    /* Learned vectors for distances (Shaw et al.), shared by the heads: with R = 2 * clip + 1 rows,
+     * row clip + d is for a key d positions after the query; d is limited to -clip to clip. They
+     * are added to the keys in the scores and to the values in the output. F32, present or absent
+     * together. */
+    struct mat relative_k, relative_v; /* [R,dk], [R,dv] */
+    /* Additive attention (Bahdanau et al.): the score of a query and a key is the dot product of
+     * this row of their head with tanh(q + k), without 1 / sqrt(d_k). F32. */
+    struct mat additive; /* [H,dk] */
 };
 
 /* The gradients of an attention. */
 struct attention_grad {
-    struct mat dout;       /* of o: given */
-    struct mat dq, dk, dv; /* written, in the rows of the sentences */
+    struct mat dout;                     /* of o: given */
+    struct mat dq, dk, dv;               /* written, in the rows of the sentences */
+    struct mat drelative_k, drelative_v; /* added to, as parameters are; present where the member */
+    struct mat dadditive;                /* of struct attention is */
 };
 
 static inline int attention_kv_heads(const struct attention *a)
@@ -175,10 +195,49 @@ static inline int attention_dv(const struct attention *a)
     return a->o.cols / a->heads;
 }
 
+/* The keys that a query sees: [0, first) and [from, to), where first <= from. */
+struct key_span {
+    int first, from, to;
+};
+
+/* Of n keys, those that a query at this position sees: with a causal mask none behind it; with a
+ * window those at most `window` positions away and the first `global` of the sentence. A query
+ * that is among the first `global` itself is not limited by the window. */
+static inline struct key_span attention_sees(const struct attention *a, int position, int n)
+{
+    struct key_span s = {0, 0, n};
+    if (a->seqs.causal && position + 1 < n) s.to = position + 1;
+    if (a->window && position >= a->global) {
+        if (position - a->window > 0) s.from = position - a->window;
+        if (position + a->window + 1 < s.to) s.to = position + a->window + 1;
+        s.first = a->global < s.from ? a->global : s.from;
+    }
+    if (s.to < 0) s.to = 0;
+    return s;
+}
+
+/* What alibi subtracts from a scaled score of this head for each position of distance. */
+static inline double attention_slope(const struct attention *a, int head)
+{
+    return a->alibi ? exp2(-8.0 * (head + 1) / a->heads) : 0;
+}
+
+/* The row of relative_k and relative_v for a key at distance d = its position - the query's. */
+static inline int attention_relative_row(const struct attention *a, int d)
+{
+    int clip = a->relative_k.rows / 2;
+    return clip + (d < -clip ? -clip : d > clip ? clip : d);
+}
+
 /* The rules that the matrices of an attention keep, for assertions. */
 static inline bool attention_fits(const struct attention *a)
 {
     int dk = attention_dk(a), dv = attention_dv(a), kv = attention_kv_heads(a);
+    bool relative = a->relative_k.p, additive = a->additive.p;
+    if (relative && (a->relative_k.cols != dk || a->relative_v.cols != dv || additive ||
+                     a->relative_k.rows != a->relative_v.rows || a->relative_k.rows % 2 == 0))
+        return false;
+    if (additive && (a->additive.rows != a->heads || a->additive.cols != dk)) return false;
     return a->heads == kv * attention_shared(a) && a->q.cols == a->heads * dk &&
            a->o.cols == a->heads * dv && a->k.cols == kv * dk && a->v.cols == kv * dv &&
            dk <= HEAD_WIDTH_MAX && dv <= HEAD_WIDTH_MAX;
@@ -278,7 +337,8 @@ enum use { USED_WHOLE, USED_IN_PART };
  * - route, dispatch, experts_linear and combine, and experts_linear_bwd and route_bwd, for a
  * mixture of experts;
  * - note, graph capture and measuring.
- * A backend that lacks an activation says so in `activations`. When a model is opened,
+ * A backend that lacks an activation says so in `activations`, and one that computes only the
+ * paper's attention in `attend_forms`. When a model is opened,
  * model/needs.c compares what its configuration needs with this table and answers with a sentence
  * where something is missing; so the model calls an op without asking whether it is there. */
 struct ops {
@@ -289,6 +349,7 @@ struct ops {
     int step_rows;         /* preferred number of hypotheses per decoding step */
     bool panels;           /* TYPE_PACKED_I8 has the layout of panels.h and is read from host
                             * memory, so that a mapped file can be used without a copy */
+    bool attend_forms;     /* attend takes the forms of attention besides the paper's */
     int activations;       /* linear takes the activation kinds below this one; ACT_KINDS: all */
 
     /* memory and order: the only calls that may fail or wait */
@@ -392,9 +453,9 @@ struct ops {
     void (*route_bwd)(struct backend *be, struct mat dx, float beta, struct mat dw, struct mat dy,
                       struct mat y, struct mat dtaken, struct mat x, struct mat w,
                       const struct routing *r, float balance);
-    /* Writes dq, dk and dv in the rows of a's sentences; reads a's q, k, v, o and lse. */
-    void (*attend_bwd)(struct backend *be, const struct attention *a, struct mat dq, struct mat dk,
-                       struct mat dv, struct mat dout);
+    /* Reads what attend has read, and o and lse. */
+    void (*attend_bwd)(struct backend *be, const struct attention *a,
+                       const struct attention_grad *g);
     /* The gradients of attend_linear; reads a's q, k, v, o and lse. */
     void (*attend_linear_bwd)(struct backend *be, const struct attention *a,
                               const struct attention_grad *g);

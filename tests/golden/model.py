@@ -32,8 +32,11 @@ BATCHES = [[(9, 7), (1, 3), (17, 19), (4, 1), (2, 11)], [(6, 16), (13, 2), (3, 9
 PAPER = SimpleNamespace(
     d_model=32, d_ff=64, heads=4, encoder_layers=2, decoder_layers=2, max_length=24,
     norm="post", activation="relu", position="sinusoid", bias=False, tie="all",
-    kv_heads=0, d_k=0, d_v=0, attention="full", ff="dense", experts=0, experts_per_token=2,
+    kv_heads=0, d_k=0, d_v=0, attention="full", window=64,
+    window_global=0,  # "global" in config.json, a word of Python
+    ff="dense", experts=0, experts_per_token=2,
 )
+RELATIVE_CLIP = 16
 
 
 def head_shape(c):
@@ -45,12 +48,17 @@ def head_shape(c):
 def parameters(c=PAPER):
     """Names and initial values; no gain is 1 and no bias 0, so that each is seen to be used."""
 
-    def attention(prefix):
+    def attention(prefix, self_attention):
         kv_heads, d_k, d_v = head_shape(c)
         rows = {"q_proj": c.heads * d_k, "k_proj": kv_heads * d_k, "v_proj": kv_heads * d_v}
         for name, n in rows.items():
             projection(f"{prefix}.{name}", n, c.d_model)
         projection(f"{prefix}.out_proj", c.d_model, c.heads * d_v)
+        if self_attention and c.position == "relative":
+            for name, width in [("relative_k", d_k), ("relative_v", d_v)]:
+                p[f"{prefix}.{name}.weight"] = torch.randn(2 * RELATIVE_CLIP + 1, width)
+        if c.attention == "additive":
+            p[f"{prefix}.additive.weight"] = torch.randn(c.heads, d_k)
         norm(prefix)
 
     def projection(name, rows, cols):
@@ -92,11 +100,11 @@ def parameters(c=PAPER):
         for stack in ["encoder", "decoder"]:
             p[f"{stack}.position.weight"] = embedding(c.max_length)
     for n in range(c.encoder_layers):
-        attention(f"encoder.layers.{n}.self_attn")
+        attention(f"encoder.layers.{n}.self_attn", True)
         feed_forward(f"encoder.layers.{n}.ff")
     for n in range(c.decoder_layers):
-        attention(f"decoder.layers.{n}.self_attn")
-        attention(f"decoder.layers.{n}.cross_attn")
+        attention(f"decoder.layers.{n}.self_attn", True)
+        attention(f"decoder.layers.{n}.cross_attn", False)
         feed_forward(f"decoder.layers.{n}.ff")
     if c.norm == "pre":
         norm("encoder")
@@ -149,18 +157,6 @@ class Model:
     def final(self, stack, x):
         return self.norm(stack, x) if self.c.norm == "pre" else x
 
-    def weights(self, q, k, causal):
-        """Of queries and keys [heads, positions, width]; the weights of a query sum to 1."""
-        if self.c.attention == "linear":
-            affinity = (F.elu(q) + 1) @ (F.elu(k) + 1).transpose(1, 2)
-            if causal:
-                affinity = affinity.tril()
-            return affinity / affinity.sum(2, keepdim=True)
-        scores = q @ k.transpose(1, 2) / math.sqrt(q.shape[2])
-        if causal:
-            scores += torch.full(scores.shape[1:], -math.inf).triu(1)
-        return scores.softmax(2)
-
     def attention(self, prefix, x, memory, causal):
         """memory: None for self-attention."""
 
@@ -176,10 +172,51 @@ class Model:
             v = heads("v_proj", keys, kv).repeat_interleave(n // kv, dim=0)
             if self.c.position == "rope" and memory is None:
                 q, k = rotate(q), rotate(k)
-            o = (self.weights(q, k, causal) @ v).transpose(0, 1).reshape(len(x), -1)
+            o = self.weigh(prefix, q, k, v, causal, memory is None)
+            o = o.transpose(0, 1).reshape(len(x), -1)
             return self.linear(f"{prefix}.out_proj", o)
 
         return self.sublayer(prefix, x, attend)
+
+    def weigh(self, prefix, q, k, v, causal, self_attention):
+        """The output of the heads, of queries, keys and values [heads, positions, width]."""
+        if self.c.attention == "linear":
+            affinity = (F.elu(q) + 1) @ (F.elu(k) + 1).transpose(1, 2)
+            if causal:
+                affinity = affinity.tril()
+            return affinity / affinity.sum(2, keepdim=True) @ v
+        scores = self.scores(prefix, q, k)
+        if causal:
+            scores += torch.full(scores.shape[1:], -math.inf).triu(1)
+        return self.by_distance(prefix, q, v, scores) if self_attention else scores.softmax(2) @ v
+
+    def scores(self, prefix, q, k):
+        if self.c.attention == "additive":
+            compared = torch.tanh(q[:, :, None] + k[:, None])
+            return torch.einsum("hc,hijc->hij", self.p[f"{prefix}.additive.weight"], compared)
+        return q @ k.transpose(1, 2) / math.sqrt(q.shape[2])
+
+    def by_distance(self, prefix, q, v, scores):
+        """The output of self-attention, where scores and values may depend on the distance."""
+        c, n = self.c, q.shape[1]
+        distance = torch.arange(n)[None] - torch.arange(n)[:, None]  # key - query
+        row = distance.clamp(-RELATIVE_CLIP, RELATIVE_CLIP) + RELATIVE_CLIP
+        if c.position == "alibi":
+            head = torch.arange(1, c.heads + 1, dtype=torch.float64)
+            scores = scores - (2 ** (-8 * head / c.heads))[:, None, None] * distance.abs()
+        if c.position == "relative":
+            keys = self.p[f"{prefix}.relative_k.weight"][row]
+            scores = scores + torch.einsum("hic,ijc->hij", q, keys) / math.sqrt(q.shape[2])
+        if c.attention == "window":
+            first = torch.arange(n) < c.window_global
+            seen = (distance.abs() <= c.window) | first[None] | first[:, None]
+            scores = scores.masked_fill(~seen, -math.inf)
+        weights = scores.softmax(2)
+        o = weights @ v
+        if c.position == "relative":
+            values = self.p[f"{prefix}.relative_v.weight"][row]
+            o = o + torch.einsum("hij,ijc->hic", weights, values)
+        return o
 
     def feed_forward(self, prefix, x):
         def swiglu(z):

@@ -94,19 +94,17 @@ void cpu_attend(struct backend *be, const struct attention *a)
     if (a->weights.p) weights_fill(cpu, a);
 }
 
-void cpu_attend_bwd(struct backend *be, const struct attention *a, struct mat dq, struct mat dk,
-                    struct mat dv, struct mat dout)
+void cpu_attend_bwd(struct backend *be, const struct attention *a, const struct attention_grad *g)
 {
     const struct cpu *cpu = cpu_of(be);
-    const struct attend_grad g = {a, dq, dk, dv, dout};
     check(a);
-    assert(dq.type == a->q.type && dq.type == a->k.type);
-    assert(dk.type == dq.type && dv.type == dq.type);
-    assert(dout.type == dq.type && a->lse.p);
+    assert(g->dq.type == a->q.type && g->dq.type == a->k.type);
+    assert(g->dk.type == g->dq.type && g->dv.type == g->dq.type);
+    assert(g->dout.type == g->dq.type && a->lse.p);
     int kv_heads = attention_kv_heads(a);
     long tasks = (long)a->seqs.n * kv_heads;
     int chunk = batch_size(tasks, cpu->threads);
 #pragma omp parallel for schedule(dynamic, chunk) num_threads(cpu->threads)
     for (long t = 0; t < tasks; t++)
-        cpu->attend->backward(&g, (int)(t / kv_heads), (int)(t % kv_heads), cpu_work(cpu));
+        cpu->attend->backward(a, g, (int)(t / kv_heads), (int)(t % kv_heads), cpu_work(cpu));
 }

@@ -14,11 +14,6 @@
 /* Bytes of work space of each thread, aligned to a page. */
 enum { ATTEND_WORK = 420 << 10 };
 
-struct attend_grad {
-    const struct attention *a;
-    struct mat dq, dk, dv, dout;
-};
-
 struct attend_kernels {
     const char *isa;
     /* Writes o and lse of queries [first, last) of a sentence, counted from its first query. */
@@ -26,7 +21,8 @@ struct attend_kernels {
                     void *work);
     /* Writes dk and dv of a key/value head and dq of the heads that share it, of a whole sentence.
      */
-    void (*backward)(const struct attend_grad *g, int sentence, int kv_head, void *work);
+    void (*backward)(const struct attention *a, const struct attention_grad *g, int sentence,
+                     int kv_head, void *work);
 };
 
 extern const struct attend_kernels attend_baseline, attend_avx2, attend_avx512;

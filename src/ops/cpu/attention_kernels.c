@@ -382,8 +382,8 @@ static void load_keys(const struct job *job, const struct tile *t, struct backwa
     load_rows(m->k, job->ldk, k, t->nj, job->dk, 1.0f);
 }
 
-static void load_queries(const struct job *job, const struct attend_grad *g, const struct tile *t,
-                         struct backward_panels *m)
+static void load_queries(const struct job *job, const struct attention_grad *g,
+                         const struct tile *t, struct backward_panels *m)
 {
     const struct attention *a = job->a;
     int row = job->q0 + t->i;
@@ -428,14 +428,14 @@ static void grad_scores(const struct job *job, const struct tile *t, struct back
 
 /* Stores dq of the queries of a tile. q was scaled as it was copied, so its gradient is scaled too.
  */
-static void store_queries(const struct job *job, const struct attend_grad *g, const struct tile *t,
-                          const struct backward_panels *m)
+static void store_queries(const struct job *job, const struct attention_grad *g,
+                          const struct tile *t, const struct backward_panels *m)
 {
     store_rows(g->dq, job->q0 + t->i, job->head * job->dk, m->dq, job->ldk, t->ni, job->dk,
                job->scale);
 }
 
-static void store_keys(const struct job *job, const struct attend_grad *g, const struct tile *t,
+static void store_keys(const struct job *job, const struct attention_grad *g, const struct tile *t,
                        const struct backward_panels *m)
 {
     int row = job->k0 + t->j;
@@ -445,7 +445,7 @@ static void store_keys(const struct job *job, const struct attend_grad *g, const
 
 /* Adds to dk and dv of the key block from key j on what one head contributes. In a sentence of one
  * key block all keys of a query are in one tile, so dq is computed here too. */
-static void add_head(const struct job *job, const struct attend_grad *g, int j,
+static void add_head(const struct job *job, const struct attention_grad *g, int j,
                      struct backward_panels *m)
 {
     bool one_block = job->nk <= job->keys;
@@ -464,7 +464,7 @@ static void add_head(const struct job *job, const struct attend_grad *g, int j,
 
 /* Computes dk and dv, key block by key block, as sums over the heads that share them, in order.
  * job: that of the first of these heads */
-static void backward_keys(const struct job *job, const struct attend_grad *g,
+static void backward_keys(const struct job *job, const struct attention_grad *g,
                           struct backward_panels *m)
 {
     int j = 0, end = job->head + attention_shared(job->a);
@@ -480,7 +480,7 @@ static void backward_keys(const struct job *job, const struct attend_grad *g,
 
 /* Computes dq of one head, query block by query block, for sentences of more than one key block. It
  * computes the tiles a second time, so that the work space need not grow with the sentence. */
-static void backward_queries(const struct job *job, const struct attend_grad *g,
+static void backward_queries(const struct job *job, const struct attention_grad *g,
                              struct backward_panels *m)
 {
     for (int i = 0; i < job->nq; i += job->queries) {
@@ -497,10 +497,11 @@ static void backward_queries(const struct job *job, const struct attend_grad *g,
     }
 }
 
-static void backward(const struct attend_grad *g, int sentence, int kv_head, void *work)
+static void backward(const struct attention *a, const struct attention_grad *g, int sentence,
+                     int kv_head, void *work)
 {
-    int shared = attention_shared(g->a);
-    struct job job = job_make(g->a, sentence, kv_head * shared);
+    int shared = attention_shared(a);
+    struct job job = job_make(a, sentence, kv_head * shared);
     backward_keys(&job, g, work);
     for (int h = 0; h < shared && job.nk > job.keys; h++, job.head++)
         backward_queries(&job, g, work);

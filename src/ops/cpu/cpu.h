@@ -87,8 +87,7 @@ void cpu_route_bwd(struct backend *be, struct mat dx, float beta, struct mat dw,
                    const struct routing *r, float balance);
 /* attention.c */
 void cpu_attend(struct backend *be, const struct attention *a);
-void cpu_attend_bwd(struct backend *be, const struct attention *a, struct mat dq, struct mat dk,
-                    struct mat dv, struct mat dout);
+void cpu_attend_bwd(struct backend *be, const struct attention *a, const struct attention_grad *g);
 /* linear_attention.c */
 void cpu_attend_linear(struct backend *be, const struct attention *a);
 void cpu_attend_linear_bwd(struct backend *be, const struct attention *a,

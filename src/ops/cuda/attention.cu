@@ -56,18 +56,17 @@ void attention_forward(const struct attention *given, struct chain chain)
     if (a->weights.p) attention_weights(a, chain.stream);
 }
 
-void attention_backward(const struct attention *given, struct mat dq, struct mat dk, struct mat dv,
-                        struct mat dout, cudaStream_t stream)
+void attention_backward(const struct attention *given, const struct attention_grad *g,
+                        cudaStream_t stream)
 {
     const struct attention whole = with_kv_heads(given), *a = &whole;
-    const struct gradients g = {dq, dk, dv, dout};
     check(a);
-    assert(!a->seqs.at && a->lse.p && dq.type == a->q.type && a->k.type == a->q.type);
+    assert(!a->seqs.at && a->lse.p && g->dq.type == a->q.type && a->k.type == a->q.type);
     if (!a->seqs.n) return;
-    bool fast = a->q.type == TYPE_BF16 && fast_width(a) && aligned_inputs(a) && aligned(dq) &&
-                aligned(dk) && aligned(dv) && aligned(dout);
+    bool fast = a->q.type == TYPE_BF16 && fast_width(a) && aligned_inputs(a) && aligned(g->dq) &&
+                aligned(g->dk) && aligned(g->dv) && aligned(g->dout);
     if (fast)
-        attention_tiles_backward(a, &g, stream);
+        attention_tiles_backward(a, g, stream);
     else
-        attention_plain_backward(a, &g, stream);
+        attention_plain_backward(a, g, stream);
 }

@@ -13,7 +13,7 @@
 #include "ops/ops.h"
 
 void attention_forward(const struct attention *a, struct chain chain);
-void attention_backward(const struct attention *a, struct mat dq, struct mat dk, struct mat dv,
-                        struct mat dout, cudaStream_t stream);
+void attention_backward(const struct attention *a, const struct attention_grad *g,
+                        cudaStream_t stream);
 
 #endif

@@ -6,13 +6,9 @@
 #define HEED_OPS_CUDA_ATTENTION_PARTS_H
 #include "ops/cuda/attention.h"
 
-struct gradients {
-    struct mat dq, dk, dv, dout;
-};
-
 /* attention_plain.cu: any width, type and alignment */
 void attention_plain_forward(const struct attention *a, cudaStream_t stream);
-void attention_plain_backward(const struct attention *a, const struct gradients *g,
+void attention_plain_backward(const struct attention *a, const struct attention_grad *g,
                               cudaStream_t stream);
 void attention_weights(const struct attention *a, cudaStream_t stream); /* from lse */
 
@@ -21,7 +17,7 @@ void attention_rows_forward(const struct attention *a, struct chain chain);
 
 /* attention_tiles.cu, attention_tiles_bwd.cu: the same widths in bf16, without a table of keys */
 void attention_tiles_forward(const struct attention *a, cudaStream_t stream);
-void attention_tiles_backward(const struct attention *a, const struct gradients *g,
+void attention_tiles_backward(const struct attention *a, const struct attention_grad *g,
                               cudaStream_t stream);
 
 #endif

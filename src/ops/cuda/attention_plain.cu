@@ -148,7 +148,7 @@ static __global__ void weights(struct attention a)
 }
 
 /* The weight of (query i, key j) before dropout, and the gradient of its score. */
-static __device__ float2 weight_and_slope(const struct attention &a, const struct gradients &g,
+static __device__ float2 weight_and_slope(const struct attention &a, const struct attention_grad &g,
                                           const struct work &p, int i, int j, float delta,
                                           float mask)
 {
@@ -159,7 +159,7 @@ static __device__ float2 weight_and_slope(const struct attention &a, const struc
     return make_float2(w, w * (dw - delta));
 }
 
-static __global__ void backward_queries(struct attention a, struct gradients g,
+static __global__ void backward_queries(struct attention a, struct attention_grad g,
                                         struct drop_site drop)
 {
     __shared__ float sums[WARPS][HEAD_WIDTH_MAX], slope[WARPS][32];
@@ -187,7 +187,7 @@ static __global__ void backward_queries(struct attention a, struct gradients g,
     set_rows(g.dq, row, p.q, dq, p.dk, p.scale, lane);
 }
 
-static __global__ void backward_keys(struct attention a, struct gradients g, struct drop_site drop)
+static __global__ void backward_keys(struct attention a, struct attention_grad g, struct drop_site drop)
 {
     __shared__ float dk_sums[WARPS][HEAD_WIDTH_MAX], dv_sums[WARPS][HEAD_WIDTH_MAX];
     __shared__ float weight[WARPS][32], slope[WARPS][32];
@@ -237,7 +237,7 @@ void attention_weights(const struct attention *a, cudaStream_t stream)
     weights<<<grid(a, a->heads, a->seqs.max_q), WARPS * 32, 0, stream>>>(*a);
 }
 
-void attention_plain_backward(const struct attention *a, const struct gradients *g,
+void attention_plain_backward(const struct attention *a, const struct attention_grad *g,
                               cudaStream_t stream)
 {
     struct drop_site drop = drop_site(a->drop);

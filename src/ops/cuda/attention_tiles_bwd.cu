@@ -81,7 +81,7 @@ struct heads {
 };
 
 static __device__ __forceinline__ struct heads heads_at(const struct attention &a,
-                                                        const struct gradients &g,
+                                                        const struct attention_grad &g,
                                                         const struct sentence &s, int head,
                                                         int width)
 {
@@ -102,7 +102,7 @@ static __device__ __forceinline__ struct heads heads_at(const struct attention &
 template <int D>
 static __device__ __forceinline__ void bring_queries(const struct room<D> &room,
                                                      const struct attention &a,
-                                                     const struct gradients &g,
+                                                     const struct attention_grad &g,
                                                      const struct heads &h, int nq, int first,
                                                      int rows, const struct drop_site &drop,
                                                      int tid, int threads)
@@ -247,7 +247,7 @@ template <int D, bool WHOLE> struct bounds {
 
 template <int D, bool WHOLE>
 static __global__ void __launch_bounds__(bounds<D, WHOLE>::THREADS, bounds<D, WHOLE>::BLOCKS)
-    backward_keys(struct attention a, struct gradients g, struct cut cut, struct drop_site drop)
+    backward_keys(struct attention a, struct attention_grad g, struct cut cut, struct drop_site drop)
 {
     extern __shared__ __align__(TILE_ALIGN) char shared[];
     int warp = threadIdx.x / 32 % cut.warps, group = threadIdx.x / 32 / cut.warps;
@@ -331,7 +331,7 @@ static __device__ __forceinline__ void queries_step(float (&dq)[D / 8][4],
 
 template <int D>
 static __global__ void __launch_bounds__(PART_WARPS * 32)
-    backward_queries(struct attention a, struct gradients g, struct cut cut, struct drop_site drop)
+    backward_queries(struct attention a, struct attention_grad g, struct cut cut, struct drop_site drop)
 {
     extern __shared__ __align__(TILE_ALIGN) char shared[];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, tid = threadIdx.x;
@@ -381,7 +381,7 @@ static int round16(int n)
 }
 
 template <int D>
-static void launch(const struct attention *a, const struct gradients *g, cudaStream_t stream)
+static void launch(const struct attention *a, const struct attention_grad *g, cudaStream_t stream)
 {
     const struct seqs *s = &a->seqs;
     struct drop_site drop = drop_site(a->drop);
@@ -416,7 +416,7 @@ static void launch(const struct attention *a, const struct gradients *g, cudaStr
     }
 }
 
-void attention_tiles_backward(const struct attention *a, const struct gradients *g,
+void attention_tiles_backward(const struct attention *a, const struct attention_grad *g,
                               cudaStream_t stream)
 {
     int width = attention_dk(a);

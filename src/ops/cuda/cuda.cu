@@ -345,11 +345,11 @@ static void op_route_bwd(struct backend *be, struct mat dx, float beta, struct m
     end(c);
 }
 
-static void op_attend_bwd(struct backend *be, const struct attention *a, struct mat dq,
-                          struct mat dk, struct mat dv, struct mat dout)
+static void op_attend_bwd(struct backend *be, const struct attention *a,
+                          const struct attention_grad *g)
 {
     struct gpu *c = begin(be, "attend_bwd", 4 * mat_bytes(a->q) + 4 * mat_bytes(a->k));
-    if (attention_taken(c, a)) attention_backward(a, dq, dk, dv, dout, c->stream);
+    if (attention_taken(c, a)) attention_backward(a, g, c->stream);
     end(c);
 }
 

@@ -505,6 +505,7 @@ static const struct ops ref_ops = {
     .chunk = 8 << 20,
     .chunk_rows = 1024,
     .step_rows = 128,
+    .attend_forms = true,
     .activations = ACT_KINDS,
     .alloc = ref_alloc,
     .free = ref_free,

@@ -42,8 +42,7 @@ static inline void add(struct mat m, int row, int col, double x)
 
 /* attention.c */
 void ref_attend(struct backend *be, const struct attention *a);
-void ref_attend_bwd(struct backend *be, const struct attention *a, struct mat dq, struct mat dk,
-                    struct mat dv, struct mat dout);
+void ref_attend_bwd(struct backend *be, const struct attention *a, const struct attention_grad *g);
 /* linear_attention.c */
 void ref_attend_linear(struct backend *be, const struct attention *a);
 void ref_attend_linear_bwd(struct backend *be, const struct attention *a,
