@@ -87,6 +87,11 @@ forms=(
     "--attention linear --norm pre --position rope --kv-heads 1 --d-k 6 --d-v 5 --bias"
     "--ff moe --experts 4"
     "--ff moe --experts 3 --experts-per-token 1 --norm pre --activation swiglu"
+    "--position alibi"
+    "--position relative --kv-heads 1"
+    "--attention window --window 3 --global 1"
+    "--attention window --window 4 --position relative"
+    "--attention additive"
 )
 for form in "${forms[@]}"; do
     out="$dir/${form//[- ]/}" whole="$dir/whole${form//[- ]/}"

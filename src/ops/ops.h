@@ -30,6 +30,7 @@ extern "C" {
 
 enum { ROW_PAD = 16 };
 enum { HEAD_WIDTH_MAX = 1024 }; /* the widest head that attend takes */
+enum { DISTANCES_MAX = 64 };    /* most rows of relative_k and relative_v */
 
 enum type {
     TYPE_F32,
@@ -235,7 +236,8 @@ static inline bool attention_fits(const struct attention *a)
     int dk = attention_dk(a), dv = attention_dv(a), kv = attention_kv_heads(a);
     bool relative = a->relative_k.p, additive = a->additive.p;
     if (relative && (a->relative_k.cols != dk || a->relative_v.cols != dv || additive ||
-                     a->relative_k.rows != a->relative_v.rows || a->relative_k.rows % 2 == 0))
+                     a->relative_k.rows != a->relative_v.rows || a->relative_k.rows % 2 == 0 ||
+                     a->relative_k.rows > DISTANCES_MAX))
         return false;
     if (additive && (a->additive.rows != a->heads || a->additive.cols != dk)) return false;
     return a->heads == kv * attention_shared(a) && a->q.cols == a->heads * dk &&

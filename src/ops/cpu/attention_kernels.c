@@ -3,9 +3,9 @@
  * (paper 3.2.1). Compiled once per ISA; see attention.h.
  *
  * The scores are never stored as a whole but computed in tiles of a block of queries by a block of
- * keys; most sentences are one tile. The rows of a tile are copied to panels (panel.h), keys
- * transposed, so that scores are vectors over keys. All products of both passes are then the same
- * kernel:
+ * keys (tile.h); most sentences are one tile. The rows of a tile are copied to panels (panel.h),
+ * keys transposed, so that scores are vectors over keys. All products of both passes are then the
+ * same kernel:
  *
  *   forward:  s = q kT;  p = exp(s - top), top and sum kept running over key blocks;  o = p v / sum
  *   backward: s = q kT;  p = exp(s - lse);  dp = do vT;  ds = p * (dp - delta), delta = do . o;
@@ -14,24 +14,11 @@
  * q is scaled by 1/sqrt(dk) as it is copied. Dropout multiplies p after the sum is taken, and dp.
  * The weight of a masked key is exactly 0 and every sum runs over keys or columns in one order, so
  * the bits of a query do not depend on the tile it is in.
+ *
+ * The other forms of attention (forms.h) change the scores of a tile, or compute them, and add to o
+ * and to the gradients once the tiles of a block of queries are done.
  */
-#include "base/minmax.h"
-#include "ops/cpu/attention.h"
-#include "ops/cpu/panel.h"
-
-enum {
-    QUERIES = 32, /* most queries of a tile */
-    KEYS = 128,   /* most keys of a tile */
-    SCORES = QUERIES * KEYS,
-    QPANEL = 4096,         /* floats of a panel of query rows */
-    KPANEL = 8192,         /* preferred floats of a panel of key rows */
-    KPANEL_MAX = 16 * 1024 /* floats of a panel of key rows of the widest head */
-};
-
-static int clamp(int x, int low, int high)
-{
-    return x < low ? low : x > high ? high : x;
-}
+#include "ops/cpu/forms.h"
 
 /* ---- sums and maxima of W vectors ---- */
 
@@ -51,123 +38,6 @@ INLINE vf top_rows(vf x[W])
     return r;
 }
 
-/* A mask of the lanes below n; n may be negative or larger than W. */
-INLINE vi lanes_below(int n)
-{
-    vi lane;
-    for (int l = 0; l < W; l++) lane[l] = l;
-    return lane < n;
-}
-
-/* ---- one sentence, one head, cut into tiles ---- */
-
-struct job {
-    const struct attention *a;
-    int head, kv_head;
-    int q0, nq, k0, nk; /* first row and number of rows of queries and keys */
-    int dk, dv;         /* width of the head */
-    int ldk, ldv;       /* width of the head in the panels: dk and dv rounded up to whole vectors */
-    int queries, keys;  /* largest numbers of a tile */
-    float scale;
-};
-
-static struct job job_make(const struct attention *a, int sentence, int head)
-{
-    const struct seqs *s = &a->seqs;
-    struct job j = {.a = a, .head = head, .kv_head = head / attention_shared(a)};
-    j.q0 = s->q[sentence];
-    j.nq = s->q[sentence + 1] - j.q0;
-    j.k0 = s->k[sentence];
-    j.nk = s->klen[sentence];
-    j.dk = attention_dk(a);
-    j.dv = attention_dv(a);
-    j.ldk = round_up(j.dk);
-    j.ldv = round_up(j.dv);
-    int wide = j.ldk > j.ldv ? j.ldk : j.ldv;
-    j.queries = int_min(QUERIES, QPANEL / wide);
-    j.keys = clamp(KPANEL / wide / 16 * 16, 16, KEYS);
-    j.scale = 1.0f / sqrtf((float)j.dk);
-    return j;
-}
-
-/* Rows of this head: of q, o or dout; and of k or v. */
-static struct source query_rows(const struct job *j, struct mat m, int i, int width)
-{
-    return (struct source){m, NULL, j->q0 + i, j->head * width};
-}
-static struct source key_rows(const struct job *j, struct mat m, int first, int width)
-{
-    return (struct source){m, j->a->seqs.at, j->k0 + first, j->kv_head * width};
-}
-
-/* Number of keys that query i sees: all, or with a causal mask those up to its own position. */
-static int job_seen(const struct job *j, int i)
-{
-    return j->a->seqs.causal ? clamp(j->nk - j->nq + i + 1, 0, j->nk) : j->nk;
-}
-
-/* Queries [i, i+ni) by keys [j, j+nj); ld: nj rounded up to whole vectors, the width of p. */
-struct tile {
-    int i, ni, j, nj, ld;
-};
-
-static struct tile tile_make(const struct job *job, int i, int last, int j)
-{
-    int nj = int_min(job->keys, job->nk - j);
-    return (struct tile){i, int_min(job->queries, last - i), j, nj, round_up(nj)};
-}
-/* Number of keys of the tile that its row r sees. */
-static int tile_seen(const struct job *job, const struct tile *t, int r)
-{
-    return clamp(job_seen(job, t->i + r) - t->j, 0, t->nj);
-}
-/* The first row of the tile that sees its key c; t->ni where no row does. */
-static int tile_first(const struct job *job, const struct tile *t, int c)
-{
-    if (!job->a->seqs.causal) return 0;
-    return clamp(t->j + c - (job->nk - job->nq) - t->i, 0, t->ni);
-}
-
-/* p [ni][ld] = x [ni][ldx] yT, yT [depth][ld]; vectors of keys that no query of a block of rows
- * sees are not computed. */
-static void scores(const struct job *job, const struct tile *t, float *p, const float *x, int ldx,
-                   const float *yt, int depth)
-{
-    for (int r = 0; r < t->ni; r += ROWS) {
-        int rows = int_min(ROWS, t->ni - r);
-        product(p + r * t->ld, t->ld, false, (struct left){x + r * ldx, ldx, 1}, yt, t->ld, rows,
-                depth, round_up(tile_seen(job, t, r + rows - 1)));
-    }
-}
-
-/* o [ni][ld] (+)= p [ni][nj] y [nj][ld] */
-static void weigh(const struct job *job, const struct tile *t, float *o, bool add, const float *p,
-                  const float *y, int ld)
-{
-    for (int r = 0; r < t->ni; r += ROWS) {
-        int rows = int_min(ROWS, t->ni - r);
-        product(o + r * ld, ld, add, (struct left){p + r * t->ld, t->ld, 1}, y, ld, rows,
-                tile_seen(job, t, r + rows - 1), ld);
-    }
-}
-
-/* dy [nj][ld] += pT [nj][ni] x [ni][ld] */
-static void weigh_back(const struct job *job, const struct tile *t, float *dy, const float *p,
-                       const float *x, int ld)
-{
-    for (int c = 0; c < t->nj; c += ROWS) {
-        int r = tile_first(job, t, c);
-        product(dy + c * ld, ld, true, (struct left){p + r * t->ld + c, 1, t->ld}, x + r * ld, ld,
-                int_min(ROWS, t->nj - c), t->ni - r, ld);
-    }
-}
-
-static struct drop_row weight_drop(const struct job *job, int i)
-{
-    const struct attention *a = job->a;
-    return drop_row(a->drop, (uint64_t)(job->q0 + i) * a->heads + job->head);
-}
-
 /* ---- forward ---- */
 
 /* State of the online softmax of each query after some of its key blocks. */
@@ -177,12 +47,13 @@ struct running {
     PANEL(scale, QUERIES); /* factor by which the last block scaled the weights of earlier blocks */
 };
 
-/* Sets the scores of masked keys to -inf; returns the largest of the others, lane by lane. */
-INLINE vf mask_row(float *p, int seen)
+/* Sets the scores of keys after the last that a row sees to -inf; returns the largest of the
+ * others, lane by lane. */
+INLINE vf mask_row(float *p, struct key_span sees)
 {
     vf top = vf_all(-INFINITY);
-    for (int c = 0; c < seen; c += W) {
-        vf x = vf_pick(lanes_below(seen - c), load(p + c), vf_all(-INFINITY));
+    for (int c = span_start(sees); c < sees.to; c += W) {
+        vf x = vf_pick(lanes_below(sees.to - c), load(p + c), vf_all(-INFINITY));
         store(p + c, x);
         top = vf_max(top, x);
     }
@@ -190,11 +61,13 @@ INLINE vf mask_row(float *p, int seen)
 }
 
 /* Turns scores into exp(score - top), returns their sums lane by lane, then applies dropout. */
-INLINE vf weigh_row(float *p, int ld, int seen, float top, bool drop, struct drop_row d, int key)
+INLINE vf weigh_row(float *p, int ld, struct key_span sees, float top, bool drop, struct drop_row d,
+                    int key)
 {
     vf sum = {0};
-    int c = 0;
-    for (; c < seen; c += W) {
+    int c = 0, start = span_start(sees);
+    for (; c < start; c += W) store(p + c, (vf){0});
+    for (; c < sees.to; c += W) {
         vf x = vf_exp(load(p + c) - top);
         sum += x;
         if (drop) x *= vf_drop(d, (uint32_t)(key + c));
@@ -209,11 +82,12 @@ static void soften(const struct job *job, const struct tile *t, float *p, struct
 {
     bool drop = job->a->drop.p > 0;
     for (int g = 0; g < t->ni; g += W) {
-        int n = int_min(W, t->ni - g), seen[W];
+        int n = int_min(W, t->ni - g);
+        struct key_span sees[W];
         vf part[W];
         for (int r = 0; r < W; r++) {
-            seen[r] = r < n ? tile_seen(job, t, g + r) : 0;
-            part[r] = mask_row(p + (g + r) * t->ld, seen[r]);
+            sees[r] = r < n ? tile_sees(job, t, g + r, 1) : (struct key_span){0};
+            part[r] = mask_row(p + (g + r) * t->ld, sees[r]);
         }
         vf old = load(run->top + g), top = vf_max(old, top_rows(part));
         /* A row without a key has no finite top; 0 stands in for it, as exp(-inf - 0) is 0. */
@@ -221,7 +95,7 @@ static void soften(const struct job *job, const struct tile *t, float *p, struct
         vf scale = vf_exp(old - base);
         for (int r = 0; r < n; r++) {
             struct drop_row d = drop ? weight_drop(job, t->i + g + r) : (struct drop_row){0};
-            part[r] = weigh_row(p + (g + r) * t->ld, t->ld, seen[r], base[r], drop, d, t->j);
+            part[r] = weigh_row(p + (g + r) * t->ld, t->ld, sees[r], base[r], drop, d, t->j);
         }
         store(run->top + g, top);
         store(run->scale + g, scale);
@@ -253,7 +127,8 @@ INLINE void score_one_as(const struct job *job, const struct tile *t, float *p, 
                          enum type type)
 {
     struct source k = key_rows(job, job->a->k, t->j, job->dk);
-    for (int j = 0; j < t->nj; j += W) {
+    struct key_span s = tile_sees(job, t, 0, 1);
+    for (int j = span_start(s); j < s.to; j += W) {
         vf sum = {0};
         for (int c = 0; c < job->dk; c += W) {
             vf x[W];
@@ -279,13 +154,13 @@ INLINE void weigh_one_as(const struct job *job, const struct tile *t, float *o, 
                          const float *p, enum type type)
 {
     struct source v = key_rows(job, job->a->v, t->j, job->dv);
-    int seen = tile_seen(job, t, 0);
+    struct key_span s = tile_sees(job, t, 0, 1);
     for (int c = 0; c < job->ldv; c += VECS * W) {
         vf sum[VECS];
         int vecs = int_min(VECS, (job->ldv - c) / W);
 #pragma GCC unroll 4
         for (int n = 0; n < VECS; n++) sum[n] = add && n < vecs ? load(o + c + n * W) : (vf){0};
-        for (int j = 0; j < seen; j++) {
+        for (int j = span_start(s); j < s.to; j++) {
             const char *row = source_row(&v, j);
 #pragma GCC unroll 4
             for (int n = 0; n < VECS; n++)
@@ -308,29 +183,61 @@ static void weigh_one(const struct job *job, const struct tile *t, float *o, boo
         weigh_one_as(job, t, o, add, p, TYPE_F32);
 }
 
-/* The work space of forward: the panels of one tile. */
+/* The work space of forward: the panels of one tile, and for relative the numbers and the sums of
+ * the weights for the distances of each query. */
 struct forward_panels {
     PANEL(q, QPANEL);
     PANEL(kt, KPANEL_MAX);
     PANEL(v, KPANEL_MAX);
     PANEL(p, SCORES);
     PANEL(o, QPANEL);
+    PANEL(score_distances, DISTANCES);
+    PANEL(weight_distances, DISTANCES);
 };
 _Static_assert(sizeof(struct forward_panels) <= ATTEND_WORK, "the work space of a thread");
 
-static void forward(const struct attention *a, int sentence, int head, int first, int last,
-                    void *work)
+/* Loads the queries of a tile and begins their sums. */
+static void forward_begin(const struct job *job, const struct tile *t, struct forward_panels *m,
+                          struct running *run)
+{
+    struct mat kt = job->tables->relative_kt;
+    load_rows(m->q, job->ldk, query_rows(job, job->a->q, t->i, job->dk), t->ni, job->dk,
+              job->scale);
+    for (int r = 0; r < QUERIES; r++) run->top[r] = -INFINITY, run->sum[r] = 0.0f;
+    if (!kt.p) return;
+    distances_from(job, t->ni, m->score_distances, m->q, job->ldk, kt);
+    memset(m->weight_distances, 0,
+           (size_t)t->ni * distances_width(job) * sizeof *m->weight_distances);
+}
+
+/* The scores of a tile, before softmax. single: the tile is one query */
+static void forward_scores(const struct job *job, const struct tile *t, struct forward_panels *m,
+                           bool single)
+{
+    const struct attention *a = job->a;
+    if (a->additive.p)
+        additive_scores(job, t, m->p, m->q, m->kt);
+    else if (single)
+        score_one(job, t, m->p, m->q);
+    else
+        scores(job, t, m->p, m->q, job->ldk, m->kt, job->dk);
+    change_scores(job, t, m->p, m->score_distances);
+}
+
+static void forward(const struct attention *a, const struct attend_tables *tables, int sentence,
+                    int head, int first, int last, void *work)
 {
     struct forward_panels *m = work;
     struct running run;
-    struct job job = job_make(a, sentence, head);
-    bool single = last - first == 1;
+    struct job job = job_make(a, tables, sentence, head);
+    bool single = last - first == 1 && !a->additive.p, relative = a->relative_k.p;
     int packed = -1; /* first key of the block that kt and v hold; -1: none */
     for (int i = first; i < last; i += job.queries) {
         struct tile t = tile_make(&job, i, last, 0);
-        load_rows(m->q, job.ldk, query_rows(&job, a->q, i, job.dk), t.ni, job.dk, job.scale);
-        for (int r = 0; r < QUERIES; r++) run.top[r] = -INFINITY, run.sum[r] = 0.0f;
-        int j = 0, end = job_seen(&job, i + t.ni - 1);
+        struct key_span sees = job_sees(&job, i, t.ni);
+        bool more = false; /* whether o has the sums of earlier key blocks */
+        int j = next_block(&job, sees, -job.keys);
+        forward_begin(&job, &t, m, &run);
         do {
             t = tile_make(&job, i, last, j);
             if (packed != j && !single) {
@@ -338,24 +245,31 @@ static void forward(const struct attention *a, int sentence, int head, int first
                 load_rows(m->v, job.ldv, key_rows(&job, a->v, j, job.dv), t.nj, job.dv, 1.0f);
                 packed = j;
             }
-            if (single)
-                score_one(&job, &t, m->p, m->q);
-            else
-                scores(&job, &t, m->p, m->q, job.ldk, m->kt, job.dk);
+            forward_scores(&job, &t, m, single);
             soften(&job, &t, m->p, &run);
-            if (j) rescale(m->o, t.ni, job.ldv, run.scale);
+            if (more) rescale(m->o, t.ni, job.ldv, run.scale);
             if (single)
-                weigh_one(&job, &t, m->o, j > 0, m->p);
+                weigh_one(&job, &t, m->o, more, m->p);
             else
-                weigh(&job, &t, m->o, j > 0, m->p, m->v, job.ldv);
-        } while ((j += job.keys) < end);
+                weigh(&job, &t, m->o, more, m->p, m->v, job.ldv);
+            if (relative) {
+                if (more) rescale(m->weight_distances, t.ni, distances_width(&job), run.scale);
+                sum_distances(&job, &t, m->weight_distances, m->p);
+            }
+            more = true;
+        } while ((j = next_block(&job, sees, j)) < sees.to);
+        if (relative) {
+            close_distances(&job, t.ni, m->weight_distances);
+            weigh_distances(&job, t.ni, m->o, job.ldv, m->weight_distances, tables->relative_v);
+        }
         finish(&job, &t, m->o, &run);
     }
 }
 
 /* ---- backward ---- */
 
-/* The work space of backward: the panels of one tile. */
+/* The work space of backward: the panels of one tile, and for relative the numbers and sums for the
+ * distances of each query. */
 struct backward_panels {
     PANEL(q, QPANEL);
     PANEL(o, QPANEL);
@@ -370,6 +284,10 @@ struct backward_panels {
     PANEL(dv, KPANEL_MAX);
     PANEL(p, SCORES);
     PANEL(ds, SCORES);
+    PANEL(score_distances, DISTANCES); /* what is added to the scores */
+    PANEL(grad_distances, DISTANCES);  /* and to the gradients of the weights */
+    PANEL(p_distances, DISTANCES);     /* sums of p */
+    PANEL(ds_distances, DISTANCES);    /* and of ds */
 };
 _Static_assert(sizeof(struct backward_panels) <= ATTEND_WORK, "the work space of a thread");
 
@@ -402,6 +320,12 @@ static void load_queries(const struct job *job, const struct attention_grad *g,
         }
         store(m->delta + from, sum_rows(part));
     }
+    if (!a->relative_k.p) return;
+    size_t bytes = (size_t)t->ni * distances_width(job) * sizeof *m->p_distances;
+    distances_from(job, t->ni, m->score_distances, m->q, job->ldk, job->tables->relative_kt);
+    distances_from(job, t->ni, m->grad_distances, m->dout, job->ldv, job->tables->relative_vt);
+    memset(m->p_distances, 0, bytes);
+    memset(m->ds_distances, 0, bytes);
 }
 
 /* Computes p, the weights after dropout, and ds, the gradient of the scores; both are 0 where a key
@@ -409,15 +333,22 @@ static void load_queries(const struct job *job, const struct attention_grad *g,
 static void grad_scores(const struct job *job, const struct tile *t, struct backward_panels *m)
 {
     bool drop = job->a->drop.p > 0;
-    scores(job, t, m->p, m->q, job->ldk, m->kt, job->dk);
+    if (job->a->additive.p)
+        additive_scores(job, t, m->p, m->q, m->kt);
+    else
+        scores(job, t, m->p, m->q, job->ldk, m->kt, job->dk);
+    change_scores(job, t, m->p, m->score_distances);
     scores(job, t, m->ds, m->dout, job->ldv, m->vt, job->dv);
+    if (job->a->relative_v.p) add_distances(job, t, m->ds, 0.0f, m->grad_distances);
     for (int r = 0; r < t->ni; r++) {
         float *p = m->p + r * t->ld, *ds = m->ds + r * t->ld;
         struct drop_row d = drop ? weight_drop(job, t->i + r) : (struct drop_row){0};
-        int c = 0, seen = tile_seen(job, t, r);
-        for (; c < seen; c += W) {
+        struct key_span sees = tile_sees(job, t, r, 1);
+        int c = 0, start = span_start(sees);
+        for (; c < start; c += W) store(p + c, (vf){0}), store(ds + c, (vf){0});
+        for (; c < sees.to; c += W) {
             vf x = vf_exp(load(p + c) - m->lse[r]);
-            x = vf_pick(lanes_below(seen - c), x, vf_all(0.0f));
+            x = vf_pick(lanes_below(sees.to - c), x, vf_all(0.0f));
             vf keep = drop ? vf_drop(d, (uint32_t)(t->j + c)) : vf_all(1.0f);
             store(p + c, x * keep);
             store(ds + c, x * (load(ds + c) * keep - m->delta[r]));
@@ -426,11 +357,19 @@ static void grad_scores(const struct job *job, const struct tile *t, struct back
     }
 }
 
-/* Stores dq of the queries of a tile. q was scaled as it was copied, so its gradient is scaled too.
- */
-static void store_queries(const struct job *job, const struct attention_grad *g,
-                          const struct tile *t, const struct backward_panels *m)
+/* Ends the work on the queries of a tile whose tiles of keys are all done: adds what the vectors
+ * for distances contribute to dq, and the gradients of these vectors, and stores dq. q was scaled
+ * as it was copied, so its gradient is scaled too. */
+static void finish_queries(const struct job *job, const struct attention_grad *g,
+                           const struct tile *t, struct backward_panels *m)
 {
+    if (job->a->relative_k.p) {
+        close_distances(job, t->ni, m->p_distances);
+        close_distances(job, t->ni, m->ds_distances);
+        weigh_distances(job, t->ni, m->dq, job->ldk, m->ds_distances, job->tables->relative_k);
+        weigh_distances_back(job, t->ni, g->drelative_k, m->ds_distances, m->q, job->ldk);
+        weigh_distances_back(job, t->ni, g->drelative_v, m->p_distances, m->dout, job->ldv);
+    }
     store_rows(g->dq, job->q0 + t->i, job->head * job->dk, m->dq, job->ldk, t->ni, job->dk,
                job->scale);
 }
@@ -443,6 +382,29 @@ static void store_keys(const struct job *job, const struct attention_grad *g, co
     store_rows(g->dv, row, job->kv_head * job->dv, m->dv, job->ldv, t->nj, job->dv, 1.0f);
 }
 
+/* Adds to dk and dv what a tile contributes. */
+static void add_keys(const struct job *job, const struct tile *t, struct backward_panels *m)
+{
+    weigh_back(job, t, m->dv, m->p, m->dout, job->ldv);
+    if (job->a->additive.p)
+        additive_keys(job, t, m->dk, m->ds, m->q, m->k);
+    else
+        weigh_back(job, t, m->dk, m->ds, m->q, job->ldk);
+}
+
+/* Adds to dq what a tile contributes; add is false for the first tile of these queries. */
+static void add_queries(const struct job *job, const struct attention_grad *g, const struct tile *t,
+                        bool add, struct backward_panels *m)
+{
+    if (job->a->additive.p)
+        additive_queries(job, t, m->dq, add, mat_at(g->dadditive, job->head, 0), m->ds, m->q, m->k);
+    else
+        weigh(job, t, m->dq, add, m->ds, m->k, job->ldk);
+    if (!job->a->relative_k.p) return;
+    sum_distances(job, t, m->p_distances, m->p);
+    sum_distances(job, t, m->ds_distances, m->ds);
+}
+
 /* Adds to dk and dv of the key block from key j on what one head contributes. In a sentence of one
  * key block all keys of a query are in one tile, so dq is computed here too. */
 static void add_head(const struct job *job, const struct attention_grad *g, int j,
@@ -451,14 +413,13 @@ static void add_head(const struct job *job, const struct attention_grad *g, int 
     bool one_block = job->nk <= job->keys;
     for (int i = 0; i < job->nq; i += job->queries) {
         struct tile t = tile_make(job, i, job->nq, j);
-        if (!one_block && job_seen(job, i + t.ni - 1) <= j) continue;
+        if (!one_block && tile_sees(job, &t, 0, t.ni).to == 0) continue;
         load_queries(job, g, &t, m);
         grad_scores(job, &t, m);
-        weigh_back(job, &t, m->dv, m->p, m->dout, job->ldv);
-        weigh_back(job, &t, m->dk, m->ds, m->q, job->ldk);
+        add_keys(job, &t, m);
         if (!one_block) continue;
-        weigh(job, &t, m->dq, false, m->ds, m->k, job->ldk);
-        store_queries(job, g, &t, m);
+        add_queries(job, g, &t, false, m);
+        finish_queries(job, g, &t, m);
     }
 }
 
@@ -473,7 +434,10 @@ static void backward_keys(const struct job *job, const struct attention_grad *g,
         load_keys(job, &t, m);
         memset(m->dk, 0, (size_t)t.nj * job->ldk * sizeof *m->dk);
         memset(m->dv, 0, (size_t)t.nj * job->ldv * sizeof *m->dv);
-        for (struct job one = *job; one.head < end; one.head++) add_head(&one, g, j, m);
+        for (int head = job->head; head < end; head++) {
+            struct job one = job_head(*job, head);
+            add_head(&one, g, j, m);
+        }
         store_keys(job, g, &t, m);
     } while ((j += job->keys) < job->nk);
 }
@@ -485,26 +449,31 @@ static void backward_queries(const struct job *job, const struct attention_grad 
 {
     for (int i = 0; i < job->nq; i += job->queries) {
         struct tile t = tile_make(job, i, job->nq, 0);
+        struct key_span sees = job_sees(job, i, t.ni);
+        bool more = false; /* whether dq has the sums of earlier key blocks */
+        int j = next_block(job, sees, -job->keys);
         load_queries(job, g, &t, m);
-        int j = 0, end = job_seen(job, i + t.ni - 1);
         do {
             t = tile_make(job, i, job->nq, j);
             load_keys(job, &t, m);
             grad_scores(job, &t, m);
-            weigh(job, &t, m->dq, j > 0, m->ds, m->k, job->ldk);
-        } while ((j += job->keys) < end);
-        store_queries(job, g, &t, m);
+            add_queries(job, g, &t, more, m);
+            more = true;
+        } while ((j = next_block(job, sees, j)) < sees.to);
+        finish_queries(job, g, &t, m);
     }
 }
 
-static void backward(const struct attention *a, const struct attention_grad *g, int sentence,
-                     int kv_head, void *work)
+static void backward(const struct attention *a, const struct attend_tables *tables,
+                     const struct attention_grad *g, int sentence, int kv_head, void *work)
 {
     int shared = attention_shared(a);
-    struct job job = job_make(a, sentence, kv_head * shared);
-    backward_keys(&job, g, work);
-    for (int h = 0; h < shared && job.nk > job.keys; h++, job.head++)
+    struct job first = job_make(a, tables, sentence, kv_head * shared);
+    backward_keys(&first, g, work);
+    for (int h = 0; h < shared && first.nk > first.keys; h++) {
+        struct job job = job_head(first, first.head + h);
         backward_queries(&job, g, work);
+    }
 }
 
 #define NAME(a, b)  NAME_(a, b)

@@ -89,6 +89,7 @@ static void cpu_close(struct backend *be)
     gemm_free(cpu->gemm);
     packed_close(&cpu->packed);
     free(cpu->attend_work);
+    free(cpu->tables);
     free(cpu->partial);
     free(cpu);
 }
@@ -367,6 +368,7 @@ static const struct ops cpu_ops = {
     .chunk_rows = 1024,
     .step_rows = 128,
     .panels = true,
+    .attend_forms = true,
     .activations = ACT_KINDS,
     .alloc = cpu_alloc,
     .free = cpu_free,

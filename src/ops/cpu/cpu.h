@@ -24,6 +24,8 @@ struct cpu {
     const struct linear_kernels *linear;
     const struct expert_kernels *experts;
     char *attend_work; /* [threads][ATTEND_WORK] for either kind of attention */
+    float *tables;     /* copies of attention's parameters and partial sums of their gradients */
+    size_t table_floats;
     struct gemm *gemm;
     struct packed_work packed;
     struct heed_error failed; /* first error of a packed product; kept until sync returns it */
