@@ -50,7 +50,8 @@ static void weights_row(const struct attention *a, int b, int i, int head)
             x += phi_at(a->q, row, q0 + c) * phi_at(a->k, s->k[b] + j, k0 + c);
         sum += to[j] = x;
     }
-    for (int j = 0; j < seen && sum > 0; j++) to[j] /= sum;
+    float scale = sum >= (float)LINEAR_SUM_MIN ? 1 / sum : 0;
+    for (int j = 0; j < seen; j++) to[j] *= scale;
 }
 
 static void weights_fill(const struct cpu *cpu, const struct attention *a)

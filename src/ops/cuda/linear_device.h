@@ -33,7 +33,7 @@ static __device__ inline float phi_slope(float x)
 
 static __device__ inline float inverse(float sum)
 {
-    return sum > 0 ? 1 / sum : 0;
+    return sum >= (float)LINEAR_SUM_MIN ? 1 / sum : 0;
 }
 
 /* One sentence and one key/value head. */
