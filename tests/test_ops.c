@@ -301,6 +301,12 @@ static void call_attend_bwd(struct backend *be, const struct trial *t, const str
 
 /* ---- linear attention ---- */
 
+/* Tensor cores take phi(q) and phi(k) rounded to the type of activations. */
+static void plan_attend_linear(struct trial *t)
+{
+    plan_attend(t);
+    t->slot[4].coarse = true;
+}
 static void call_attend_linear(struct backend *be, const struct trial *t, const struct mat *m,
                                const int32_t *ints)
 {
@@ -625,9 +631,9 @@ static const struct op_case cases[] = {
      .flags = DROP | VIEW | CAUSAL | CROSS | GROUPED},
     {"attend", plan_attend, call_attend, attentions, large_attentions,
      .flags = DROP | CAUSAL | CROSS | GROUPED | FORM},
-    {"attend_linear", plan_attend, call_attend_linear, linear_attentions, large_attentions,
+    {"attend_linear", plan_attend_linear, call_attend_linear, linear_attentions, large_attentions,
      .flags = VIEW | CAUSAL | GROUPED},
-    {"attend_linear", plan_attend, call_attend_linear, linear_attentions, large_attentions,
+    {"attend_linear", plan_attend_linear, call_attend_linear, linear_attentions, large_attentions,
      .flags = VIEW | CROSS | GROUPED},
     {"add_norm", plan_add_norm, call_add_norm, grid, large_grid,
      .flags = DROP | VIEW | KEEP | ALIAS},

@@ -60,6 +60,7 @@ struct slot {
     const char *name; /* NULL: an absent matrix */
     enum access role;
     bool ints;                 /* holds int32, compared exactly */
+    bool coarse;               /* may be computed from numbers rounded to the activations' type */
     const struct slot *sum_of; /* this is the sum of its stored rows; NULL: it is no such sum */
     size_t at;                 /* offset of dev.p in the picture */
     struct mat dev;            /* its p points into the picture */
@@ -381,11 +382,11 @@ static double expected(const struct trial *t, const struct slot *s, const struct
 }
 
 /* The difference of one element, relative to the tolerance; NaN where one is finite and the other
- * is not. */
-static double part_off(const struct slot *s, struct mat found, int row, int col, double want,
-                       double largest)
+ * is not. act: the type of activations */
+static double part_off(const struct slot *s, enum type act, struct mat found, int row, int col,
+                       double want, double largest)
 {
-    struct tolerance tol = tolerance_of(s->dev.type);
+    struct tolerance tol = tolerance_of(s->coarse ? act : s->dev.type);
     double a = number(found, row, col);
     if (s->ints) return memcmp(mat_at(found, row, col), mat_at(s->ref, row, col), 4) ? NAN : 0;
     if (a == want || (isnan(a) && isnan(want))) return 0;
@@ -410,7 +411,7 @@ static void check_slot(struct trial *t, const struct slot *s, const struct mat *
     for (int i = 0; i < found.rows && !t->failed; i++)
         for (int c = 0; c < found.cols && !t->failed && compared(t, s, i); c++) {
             double want = expected(t, s, m, i, c);
-            double off = part_off(s, found, i, c, want, largest);
+            double off = part_off(s, t->act, found, i, c, want, largest);
             if (t->tally && off > t->tally->worst) t->tally->worst = off;
             if (off <= 1) continue;
             if (s->ints)

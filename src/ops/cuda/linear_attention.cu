@@ -470,12 +470,14 @@ static void launch(const struct attention *given, const struct attention_grad *g
 void linear_attention_forward(const struct attention *a, int shared, struct chain chain)
 {
     struct attention_grad none = {};
+    if (linear_attention_tiles(a, NULL, shared, chain)) return;
     launch(a, &none, (struct mat){}, OUTPUT, 1, shared, chain);
 }
 
 void linear_attention_backward(const struct attention *a, const struct attention_grad *g,
                                int shared, struct chain chain)
 {
+    if (linear_attention_tiles(a, g, shared, chain)) return;
     launch(a, g, (struct mat){}, DQ, 3, shared, chain);
 }
 

@@ -16,6 +16,10 @@ void linear_attention_backward(const struct attention *a, const struct attention
                                int shared, struct chain chain);
 void linear_attention_sum(struct mat states, const struct attention *a, int shared,
                           struct chain chain);
+/* linear_attention_tiles.cu: returns whether it computed forward or, where g is not NULL, backward
+ */
+bool linear_attention_tiles(const struct attention *a, const struct attention_grad *g, int shared,
+                            struct chain chain);
 /* linear_state.cu */
 void linear_attention_step(struct mat states, const struct attention *a, struct chain chain);
 void linear_attention_weights(const struct attention *a, struct chain chain);
