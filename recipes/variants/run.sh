@@ -104,7 +104,10 @@ write_table() {
         }' "$out"/*-[0-9]*.tsv >"$out/table.md"
 }
 
-trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT
+# Each run is a process group of its own, so that what it has started ends with it.
+set -m
+trap 'for run in $(jobs -p); do kill -- "-$run" 2>/dev/null || true; done; wait' EXIT
+trap 'exit 143' INT TERM
 failed=0 running=0
 for form in ${FORMS:-$(awk '/^[^#]/ { print $1 }' $list)}; do
     options_of "$form" >/dev/null || { echo "variants: $list has no form $form" >&2; exit 2; }
