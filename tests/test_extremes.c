@@ -32,7 +32,31 @@ static void on_each(void (*check)(const char *device, const void *what), const v
 
 /* ---- attention alone ---- */
 
-enum { HEADS = 2, WIDEST = 64, SENTENCES = 4, ROWS = 512, CELLS = ROWS * HEADS * WIDEST };
+enum {
+    HEADS = 2,
+    WIDEST = 64,
+    SENTENCES = 4,
+    ROWS = 320,
+    CELLS = ROWS * HEADS * WIDEST,
+    DISTANCES = 5, /* of `relative`: -2 to 2 */
+    TABLE = DISTANCES * WIDEST
+};
+
+/* Forms of attention; see ops.h. */
+struct form {
+    const char *name;
+    int window, global;
+    bool alibi, relative, additive;
+};
+static const struct form forms[] = {
+    {.name = "full"},
+    {.name = "window", .window = 2, .global = 1},
+    {.name = "alibi", .alibi = true},
+    {.name = "relative", .relative = true},
+    {.name = "additive", .additive = true},
+    {.name = "window, alibi and relative", .window = 40, .alibi = true, .relative = true},
+};
+enum { FORMS = sizeof forms / sizeof *forms };
 
 /* Sentences of some queries and keys each. */
 struct scene {
@@ -40,17 +64,18 @@ struct scene {
     int queries[SENTENCES], keys[SENTENCES];
     bool causal;
     bool steep; /* scores of 1e4 of either sign; otherwise of about 1 */
-    int width;  /* of a head, at most WIDEST; set by test_scene */
+    int width;  /* of a head, at most WIDEST; set by test_scene, as is the form */
+    const struct form *form;
 };
 
 /* Long sentences are several tiles of keys for every backend. */
 static const struct scene scenes[] = {
-    {"scores of 1e4", {5, 1, 70, 3}, {7, 3, 300, 1}, .steep = true},
-    {"scores of 1e4, causal", {7, 1, 150, 2}, {7, 3, 150, 300}, .causal = true, .steep = true},
-    {"no keys", {5, 1, 70, 3}, {0, 3, 0, 300}, .causal = false},
-    {"fewer keys than queries", {7, 2, 150, 40}, {2, 1, 5, 0}, .causal = true},
-    {"scores of 1e4, single queries", {1, 1, 1, 1}, {7, 3, 300, 1}, .causal = true, .steep = true},
-    {"no keys, single queries", {1, 1, 1, 1}, {7, 0, 300, 0}, .causal = false},
+    {"scores of 1e4", {5, 1, 20, 1}, {7, 3, 150, 1}, .steep = true},
+    {"scores of 1e4, causal", {7, 1, 40, 2}, {7, 3, 150, 150}, .causal = true, .steep = true},
+    {"no keys", {5, 1, 20, 3}, {0, 3, 0, 150}, .causal = false},
+    {"fewer keys than queries", {7, 2, 40, 10}, {2, 1, 5, 0}, .causal = true},
+    {"scores of 1e4, single queries", {1, 1, 1, 1}, {7, 3, 150, 1}, .causal = true, .steep = true},
+    {"no keys, single queries", {1, 1, 1, 1}, {7, 0, 150, 0}, .causal = false},
 };
 enum { SCENES = sizeof scenes / sizeof *scenes };
 
@@ -59,11 +84,35 @@ struct numbers {
     double q[CELLS], k[CELLS], v[CELLS], dout[CELLS];
     double o[CELLS], lse[ROWS * HEADS], weights[ROWS * HEADS * ROWS];
     double dq[CELLS], dk[CELLS], dv[CELLS];
+    double relative_k[TABLE], relative_v[TABLE], additive[HEADS * WIDEST];
+    double drelative_k[TABLE], drelative_v[TABLE], dadditive[HEADS * WIDEST];
 };
 
 static double rounded(double x, enum type type)
 {
     return type == TYPE_BF16 ? (double)bf16_to_float(bf16_from_float((float)x)) : (double)(float)x;
+}
+
+/* Eighths from -1 to 1, which every type has. */
+static double eighths(uint64_t *seed)
+{
+    return (double)random_below(seed, 17) / 8 - 1;
+}
+
+/* What the forms of attention need. Where a score is steep, these too make it no less exact: only
+ * the first column of relative_k counts, and tanh of the other columns is 0 or 1. */
+static void forms_draw(struct numbers *x, const struct scene *s, uint64_t *seed)
+{
+    for (int i = 0; i < DISTANCES * s->width; i++) {
+        bool fine = i % s->width == 0;
+        x->relative_k[i] = fine || !s->steep ? eighths(seed) : 0;
+        x->relative_v[i] = fine ? 0 : eighths(seed);
+        x->drelative_k[i] = x->drelative_v[i] = 0;
+    }
+    for (int i = 0; i < HEADS * s->width; i++) {
+        x->additive[i] = i % s->width == 0 || !s->steep ? eighths(seed) : 700;
+        x->dadditive[i] = 0;
+    }
 }
 
 /* Inputs that the type has without rounding, and outputs that are NaN until they are written. A
@@ -76,6 +125,7 @@ static void numbers_draw(struct numbers *x, const struct scene *s, enum type typ
     uint64_t seed = 3;
     double *all = (double *)x, side = s->width == 16 ? 52 : 36;
     for (size_t i = 0; i < sizeof *x / sizeof *all; i++) all[i] = (double)NAN;
+    forms_draw(x, s, &seed);
     for (int i = 0; i < ROWS * HEADS * s->width; i++) {
         int row = i / (HEADS * s->width);
         bool fine = i % s->width == 0, low = row < 128 || row % 128 == 3;
@@ -152,45 +202,67 @@ static struct seqs scene_seqs(const struct scene *s, struct places *p, struct ba
     return seqs;
 }
 
-/* Forward of a scene on a backend: writes o, lse and weights. Backward: from o and lse, dq, dk and
- * dv. plain: the type of lse and weights. */
+/* Forward of a scene on a backend: writes o, lse and weights. Backward: from o and lse, the
+ * gradients. plain: the type of what is not an activation. */
 static void attend_on(struct backend *be, const struct scene *s, struct numbers *x, bool backward,
                       enum type type, enum type plain)
 {
+    const struct form *f = s->form;
     struct places places;
     int cols = HEADS * s->width;
     struct seqs seqs = scene_seqs(s, &places, be);
-    struct attention a = {.q = matrix_put(be, x->q, ROWS, cols, type),
-                          .k = matrix_put(be, x->k, ROWS, cols, type),
-                          .v = matrix_put(be, x->v, ROWS, cols, type),
-                          .o = matrix_put(be, x->o, ROWS, cols, type),
-                          .lse = matrix_put(be, x->lse, ROWS, HEADS, plain),
+    enum { Q, K, V, O, LSE, WEIGHTS, DQ, DK, DV, DOUT, RK, RV, DRK, DRV, ADDITIVE, DADDITIVE, ALL };
+    struct mat m[ALL];
+    const struct {
+        double *x;
+        int rows, cols;
+        enum type type;
+    } array[ALL] = {
+        [Q] = {x->q, ROWS, cols, type},
+        [K] = {x->k, ROWS, cols, type},
+        [V] = {x->v, ROWS, cols, type},
+        [O] = {x->o, ROWS, cols, type},
+        [LSE] = {x->lse, ROWS, HEADS, plain},
+        [WEIGHTS] = {x->weights, ROWS * HEADS, ROWS, plain},
+        [DQ] = {x->dq, ROWS, cols, type},
+        [DK] = {x->dk, ROWS, cols, type},
+        [DV] = {x->dv, ROWS, cols, type},
+        [DOUT] = {x->dout, ROWS, cols, type},
+        [RK] = {x->relative_k, DISTANCES, s->width, plain},
+        [RV] = {x->relative_v, DISTANCES, s->width, plain},
+        [DRK] = {x->drelative_k, DISTANCES, s->width, plain},
+        [DRV] = {x->drelative_v, DISTANCES, s->width, plain},
+        [ADDITIVE] = {x->additive, HEADS, s->width, plain},
+        [DADDITIVE] = {x->dadditive, HEADS, s->width, plain},
+    };
+    for (int i = 0; i < ALL; i++)
+        m[i] = matrix_put(be, array[i].x, array[i].rows, array[i].cols, array[i].type);
+    struct attention a = {.q = m[Q],
+                          .k = m[K],
+                          .v = m[V],
+                          .o = m[O],
+                          .lse = m[LSE],
                           .heads = HEADS,
-                          .seqs = seqs};
-    struct mat weights = matrix_put(be, x->weights, ROWS * HEADS, ROWS, plain);
-    struct mat dq = matrix_put(be, x->dq, ROWS, cols, type);
-    struct mat dk = matrix_put(be, x->dk, ROWS, cols, type);
-    struct mat dv = matrix_put(be, x->dv, ROWS, cols, type);
-    struct mat dout = matrix_put(be, x->dout, ROWS, cols, type);
-    if (backward) {
-        struct attention_grad g = {.dout = dout, .dq = dq, .dk = dk, .dv = dv};
-        be->op->attend_bwd(be, &a, &g);
-    } else {
-        a.weights = mat_cols(weights, 0, seqs.max_k);
-        be->op->attend(be, &a);
-    }
-    matrix_take(be, a.q, x->q), matrix_take(be, a.k, x->k), matrix_take(be, a.v, x->v);
-    matrix_take(be, a.o, x->o), matrix_take(be, a.lse, x->lse);
-    matrix_take(be, weights, x->weights), matrix_take(be, dout, x->dout);
-    matrix_take(be, dq, x->dq), matrix_take(be, dk, x->dk), matrix_take(be, dv, x->dv);
+                          .seqs = seqs,
+                          .window = f->window,
+                          .global = f->global,
+                          .alibi = f->alibi};
+    struct attention_grad g = {.dout = m[DOUT], .dq = m[DQ], .dk = m[DK], .dv = m[DV]};
+    if (f->relative) a.relative_k = m[RK], a.relative_v = m[RV];
+    if (f->relative) g.drelative_k = m[DRK], g.drelative_v = m[DRV];
+    if (f->additive) a.additive = m[ADDITIVE], g.dadditive = m[DADDITIVE];
+    if (!backward) a.weights = mat_cols(m[WEIGHTS], 0, seqs.max_k);
+    backward ? be->op->attend_bwd(be, &a, &g) : be->op->attend(be, &a);
+    for (int i = 0; i < ALL; i++) matrix_take(be, m[i], array[i].x);
     be->op->free(be, (void *)seqs.q); /* the first of the places */
 }
 
-/* Found is what was expected, to a part of the largest; NaN only where nothing is to be written. */
+/* Found is what was expected, to a part of the largest or of 1; NaN only where nothing is to be
+ * written. */
 static void check_near(const char *what, const double *found, const double *want, size_t n,
                        double part)
 {
-    double largest = 0;
+    double largest = 1;
     for (size_t i = 0; i < n; i++)
         if (isfinite(want[i])) largest = fmax(largest, fabs(want[i]));
     for (size_t i = 0; i < n; i++) {
@@ -203,8 +275,10 @@ static void check_near(const char *what, const double *found, const double *want
 /* How many keys query i of sentence b sees. */
 static int keys_seen(const struct scene *s, int b, int i)
 {
-    int seen = s->causal ? s->keys[b] - (s->queries[b] - 1 - i) : s->keys[b];
-    return seen > 0 ? seen : 0;
+    struct attention a = {
+        .seqs = {.causal = s->causal}, .window = s->form->window, .global = s->form->global};
+    struct key_span span = attention_sees(&a, s->keys[b] - s->queries[b] + i, s->keys[b]);
+    return span.first + (span.to > span.from ? span.to - span.from : 0);
 }
 
 /* What must be so whatever the type: a query without keys has the output 0, another has weights of
@@ -226,7 +300,7 @@ static void check_rows(const char *what, const struct scene *s, const struct num
                              row, sum, x->o[row * cols + h * s->width]);
                 if (seen > 0 ? !isfinite(lse) : lse != -INFINITY)
                     fail_msg("%s: query %d sees %d keys and has lse %g", what, row, seen, lse);
-                if (s->steep && !(fabs(lse) > 1e4))
+                if (s->steep && !s->form->additive && !(fabs(lse) > 1e4))
                     fail_msg("%s: query %d has lse %g, expected 1e4", what, row, lse);
             }
             for (int c = 0; c < cols && seen == 0; c++)
@@ -259,10 +333,10 @@ static void check_scene(const char *device, const void *what)
     for (enum type type = TYPE_F32; type <= TYPE_BF16; type++) {
         char name[128];
         /* In f32 an lse of 1e4 is rounded to 2^-10, and a weight to a thousandth of itself. */
-        double part = type == TYPE_BF16 ? 0x1p-7 : s->steep ? 1e-3 : 1e-5;
+        double part = type == TYPE_BF16 ? 0x1p-7 : s->steep ? 2e-3 : 1e-5;
         double weight = s->steep ? 2e-3 : 1e-5;
-        snprintf(name, sizeof name, "%s, %s, heads of %d, %s", device, s->name, s->width,
-                 type ? "bf16" : "f32");
+        snprintf(name, sizeof name, "%s, %s, %s, heads of %d, %s", device, s->form->name, s->name,
+                 s->width, type ? "bf16" : "f32");
         numbers_draw(&found, s, type);
         numbers_draw(&want, s, type);
         attend_on(ref, s, &want, false, TYPE_F64, TYPE_F64);
@@ -281,18 +355,22 @@ static void check_scene(const char *device, const void *what)
         check_near(name, found.dq, want.dq, ROWS * cols, part);
         check_near(name, found.dk, want.dk, ROWS * cols, part);
         check_near(name, found.dv, want.dv, ROWS * cols, part);
+        check_near(name, found.drelative_k, want.drelative_k, DISTANCES * s->width, part);
+        check_near(name, found.drelative_v, want.drelative_v, DISTANCES * s->width, part);
+        check_near(name, found.dadditive, want.dadditive, HEADS * s->width, part);
     }
     be->op->close(be);
     ref->op->close(ref);
 }
 
-/* Heads of 64 have kernels of their own on a GPU. */
+/* Heads of 64 have kernels of their own on a GPU. The reference takes long for them. */
 static void test_scene(void **state)
 {
-    for (int width = 16; width <= WIDEST; width *= 4) {
-        struct scene s = *(const struct scene *)*state;
-        s.width = width;
-        on_each(check_scene, &s);
+    struct scene s = *(const struct scene *)*state;
+    for (int f = 0; f < FORMS; f++) {
+        int widest = device_named() || f == 0 ? WIDEST : 16;
+        s.form = &forms[f];
+        for (s.width = 16; s.width <= widest; s.width *= 4) on_each(check_scene, &s);
     }
 }
 
