@@ -2,19 +2,22 @@
  * bench_length.c - how time and memory grow with the length n of a sentence.
  *
  *     bench_length [--config tiny|small|base|big] [--precision f32|bf16] [--device DEVICE]
- *                  [--threads N] [--name NAME] [--from N] [--to N] [--set FIELD=VALUE]...
+ *                  [--threads N] [--name NAME] [--from N] [--to N] [--short N]
+ *                  [--set FIELD=VALUE]...
  *
  * For n = from, 2 from, ... to (256 to 2,048) a line of numbers between tabs:
  *
  *   name, n
- *   step     milliseconds of an optimizer step on one pair of n and n tokens
+ *   step     milliseconds of an optimizer step on two pairs: n source tokens with a short target
+ *            (--short, 256 tokens), and a short source with n target tokens
  *   run      MiB that the run of such a step allocates: activations, gradients, scratch
  *   process  MiB of the peak of this process, or of the device in use, during that step
- *   token    milliseconds of a decoding step at position n, with a source of n tokens
+ *   token    milliseconds of a decoding step at position n, with a short source
  *   cache    MiB of the KV cache of one hypothesis at position n
  *
- * Times are the best of a few. --set: a field of config.json, as in --set attention=linear;
- * max_length is n.
+ * The other side is short because attention between n source and n target tokens takes n^2 weights
+ * for every kind but linear; --short 0 measures one pair of n and n tokens. Times are the best of a
+ * few. --set: a field of config.json, as in --set attention=linear; max_length is n.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +33,7 @@ enum { SETS = 16, MIB = 1 << 20 };
 
 struct options {
     const char *config, *precision, *device, *name;
-    int threads, from, to;
+    int threads, from, to, few;
     char *set[SETS + 1]; /* FIELD=VALUE; the last is NULL */
     int sets;
 };
@@ -42,7 +45,8 @@ static struct options options_read(int argc, char **argv)
                         .device = "cpu",
                         .name = "paper",
                         .from = 256,
-                        .to = 2048};
+                        .to = 2048,
+                        .few = 256};
     for (int i = 1; i + 1 < argc; i += 2) {
         if (!strcmp(argv[i], "--config"))
             o.config = argv[i + 1];
@@ -58,6 +62,8 @@ static struct options options_read(int argc, char **argv)
             o.from = atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--to"))
             o.to = atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--short"))
+            o.few = atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--set") && o.sets < SETS)
             o.set[o.sets++] = argv[i + 1];
         else
@@ -94,22 +100,30 @@ static void count_allocations(struct backend *be)
 struct model {
     struct backend *be;
     struct parameters *p;
-    struct packed *pair, *source; /* n and n tokens, n tokens */
+    struct packed *pairs, *source; /* what is trained on, and a source to decode from */
     int n;
 };
 
-/* A sentence of n tokens on one side or on both. */
-static struct packed *sentence_make(int n, int vocab, bool both)
+/* n - 1 ids, to which a mark is added */
+static struct heed_ids ids_draw(int n, int vocab)
 {
-    struct heed_error err = {0};
     uint64_t seed = 1;
-    struct heed_ids ids = {.n = n - 1, .v = malloc(n * sizeof *ids.v)}; /* and a mark */
+    struct heed_ids ids = {.n = n - 1, .v = malloc(n * sizeof *ids.v)};
     if (!ids.v) bench_die("out of memory");
     for (int i = 0; i < n - 1; i++) ids.v[i] = 4 + (int32_t)random_below(&seed, vocab - 4);
-    struct packed *p = packed_make(&ids, both ? &ids : NULL, 1, 1, 2, &err);
-    if (!p) bench_die("%s", err.text);
-    free(ids.v);
-    return p;
+    return ids;
+}
+
+/* `few` tokens on the other side of n; 0: n. */
+static void batches_make(struct model *m, int n, int few, int vocab)
+{
+    struct heed_error err = {0};
+    struct heed_ids a[] = {ids_draw(n, vocab), ids_draw(few ? few : n, vocab)}, b[] = {a[1], a[0]};
+    m->pairs = packed_make(a, b, few ? 2 : 1, 1, 2, &err);
+    m->source = packed_make(b, NULL, 1, 1, 2, &err);
+    if (!m->pairs || !m->source) bench_die("%s", err.text);
+    free(a[0].v);
+    free(a[1].v);
 }
 
 static void model_open(struct model *m, const struct options *o, int n)
@@ -120,20 +134,19 @@ static void model_open(struct model *m, const struct options *o, int n)
     if (heed_config_preset(&c, o->config, &err)) bench_die("%s", err.text);
     c.vocab_size = 8000;
     bench_set(&c, o->set);
-    c.max_length = n;
+    c.max_length = int_max(n, o->few);
     if (heed_config_check(&c, &err)) bench_die("%s", err.text);
     m->n = n;
     if (backend_open(&m->be, o->device, o->threads, &err)) bench_die("%s", err.text);
     count_allocations(m->be);
     if (parameters_open(&m->p, m->be, &c, precision, &err) || parameters_init(m->p, 1, &err))
         bench_die("%s", err.text);
-    m->pair = sentence_make(n, c.vocab_size, true);
-    m->source = sentence_make(n, c.vocab_size, false);
+    batches_make(m, n, o->few, c.vocab_size);
 }
 
 static void model_close(struct model *m)
 {
-    packed_free(m->pair);
+    packed_free(m->pairs);
     packed_free(m->source);
     parameters_free(m->p);
     m->be->op->close(m->be);
@@ -158,7 +171,7 @@ static double fastest(void (*call)(void *of), void *of)
 struct training {
     struct run *run;
     struct optimizer *optimizer;
-    const struct packed *pair;
+    const struct packed *pairs;
     int64_t steps;
 };
 
@@ -170,9 +183,9 @@ static void train_step(void *of)
     struct loss loss = {0};
     struct update u;
     struct loss_options o = {0.1f, true, true, (uint64_t)++t->steps, expert_training};
-    struct adam h = {1e-4, 0.9, 0.98, 1e-9, t->steps, 1 / (double)t->pair->rows_tgt, 0, 0};
+    struct adam h = {1e-4, 0.9, 0.98, 1e-9, t->steps, 1 / (double)t->pairs->rows_tgt, 0, 0};
     r->be->op->zero(r->be, r->grad.p, r->p->n * type_size(r->grad.type));
-    run_ahead(r, t->pair);
+    run_ahead(r, t->pairs);
     run_loss_begin(r, &o);
     optimizer_begin(t->optimizer, r->grad, h);
     if (optimizer_done(t->optimizer, &u, &err) || run_loss_take(r, &loss, &err))
@@ -182,8 +195,11 @@ static void train_step(void *of)
 static void measure_training(const struct model *m)
 {
     struct heed_error err = {0};
-    struct run_options o = {.rows_src = m->n, .rows_tgt = m->n, .sentences = 1, .train = true};
-    struct training t = {.pair = m->pair};
+    struct run_options o = {.rows_src = m->pairs->rows_src,
+                            .rows_tgt = m->pairs->rows_tgt,
+                            .sentences = m->pairs->n,
+                            .train = true};
+    struct training t = {.pairs = m->pairs};
     allocated = 0;
     if (run_open(&t.run, m->be, m->p, &o, &err)) bench_die("%s", err.text);
     double run = (double)allocated / MIB;
@@ -220,8 +236,11 @@ static void measure_decoding(const struct model *m)
     struct cache cache = {0};
     int rows = int_min(m->n, kv_cache_positions(c));
     size_t bytes = 0;
-    struct run_options o = {
-        .rows_src = m->n, .rows_tgt = 1, .sentences = 1, .candidates = 1, .cached = rows};
+    struct run_options o = {.rows_src = m->source->rows_src,
+                            .rows_tgt = 1,
+                            .sentences = 1,
+                            .candidates = 1,
+                            .cached = rows};
     if (run_open(&d.run, m->be, m->p, &o, &err)) bench_die("%s", err.text);
     for (int l = 0; l < c->decoder_layers; l++) {
         struct mat *layer = &cache.layer[l];
@@ -232,7 +251,8 @@ static void measure_decoding(const struct model *m)
         m->be->op->zero(m->be, layer->p, row * layer->rows);
         bytes += row * rows;
     }
-    int32_t *list = malloc(rows * sizeof *list), first[] = {0, 1}, zero = 0, source = m->n;
+    int32_t *list = malloc(rows * sizeof *list), first[] = {0, 1}, zero = 0,
+            source = m->source->rows_src;
     int32_t position = m->n - 1, last = rows - 1, before = rows > 1 ? rows - 2 : 0, id = 4;
     if (!list) bench_die("out of memory");
     for (int i = 0; i < rows; i++) list[i] = i;
@@ -263,7 +283,8 @@ static void measure_decoding(const struct model *m)
 int main(int argc, char **argv)
 {
     struct options o = options_read(argc, argv);
-    if (o.from < 2 || o.to < o.from) bench_die("--from and --to are %d and %d", o.from, o.to);
+    if (o.from < 2 || o.to < o.from || o.few < 0 || o.few == 1)
+        bench_die("--from, --to and --short are %d, %d and %d", o.from, o.to, o.few);
     for (int n = o.from; n <= o.to; n *= 2) {
         struct model m;
         model_open(&m, &o, n);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # How time and memory of a training step and of decoding grow with the length n of a sentence, for
-# full, window and linear attention.
+# full, window and linear self-attention; bench/bench_length.c says what is measured.
 #
 #   recipes/variants/length.sh [OUT]
 #
@@ -49,6 +49,6 @@ awk -F '\t' '
     }
     END { print ""; for (k = 1; k <= kinds; k++) if (kind[k] in text) print "- " kind[k] ", n from " text[kind[k]] }
 ' "$out/length.tsv" >"$out/length.md"
-awk -v title="one pair of n and n tokens, tiny model, $precision, ${device%%:*}" -f recipes/variants/length.awk \
+awk -v title="tiny model, $precision, ${device%%:*}; the other side of the pair has 256 tokens" -f recipes/variants/length.awk \
     "$out/length.tsv" >"$out/length.svg"
 cat "$out/length.md"
