@@ -50,6 +50,14 @@ seconds_of() {
     sed -n '/"event":"done"/s/.*"seconds":\([0-9.]*\).*/\1/p' "$1" | awk '{ s += $1 } END { printf "%.0f", s }'
 }
 
+# What part of the tokens' choices the least chosen expert of any layer got in the last thousand steps,
+# of which every tenth is logged; nothing without experts.
+least_share_of() {
+    sed -n 's/.*"expert_share":\([^a-z]*\).*/\1/p' "$1" | tail -n 100 | awk '
+        { gsub(/[^0-9.,e-]/, ""); n = split($0, x, ","); for (i = 1; i <= n; i++) if (x[i] != "") sum[i] += x[i] }
+        END { for (i in sum) if (least == "" || sum[i] / NR < least) least = sum[i] / NR; print least }'
+}
+
 # run_one FORM SEED: trains, averages and evaluates; its figures become OUT/FORM-SEED.tsv
 run_one() {
     local form=$1 seed=$2 run="$out/$1-$2" figures=() code=0
@@ -68,8 +76,9 @@ run_one() {
         evaluate_model "$run/average" $set >"$run/$set.score" 2>>"$run.log"
         figures+=("$(sed -n 's/^BLEU \([0-9.]*\).*/\1/p' "$run/$set.score")")
     done
-    printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$form" "$seed" "$(parameters_of "$run/model/log.jsonl")" \
-        "${figures[@]}" "$(seconds_of "$run/model/log.jsonl")" >"$run.tmp"
+    local log="$run/model/log.jsonl"
+    printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$form" "$seed" "$(parameters_of "$log")" "${figures[@]}" \
+        "$(seconds_of "$log")" "$(least_share_of "$log")" >"$run.tmp"
     mv "$run.tmp" "$run.tsv"
     rm -r "$run/model/checkpoints"
     say "$form, seed $seed: BLEU ${figures[0]} (2016), ${figures[1]} (2017), ${figures[2]} (validation)"
@@ -81,6 +90,7 @@ write_table() {
         {
             form = $1; runs[form]++; parameters[form] = $3
             a[form] += $4; b[form] += $5; v[form] += $6; s[form] += $7
+            if ($8 != "" && (!(form in share) || $8 < share[form])) share[form] = $8
         }
         function thousands(n) {
             for (text = ""; n >= 1000; n = int(n / 1000)) text = sprintf(",%03d%s", n % 1000, text)
@@ -100,6 +110,8 @@ write_table() {
                     thousands(parameters[form]), n, a[form] / n, b[form] / n, v[form] / n, s[form] / n
                 if (best == "" || v[form] / n > v[best] / runs[best]) best = form
             }
+            for (form in share)
+                printf "\n%s: the least chosen expert of a layer got %.1f%% of the choices in the last 1,000 steps.\n", form, 100 * share[form]
             printf "\nBest on the validation set: %s, %.2f BLEU.\n", best, v[best] / runs[best]
         }' "$out"/*-[0-9]*.tsv >"$out/table.md"
 }
