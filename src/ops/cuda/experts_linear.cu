@@ -516,39 +516,48 @@ void cuda_experts_linear(struct gpu *c, struct mat y, struct mat x, struct mat w
 
 /* ---- backward ---- */
 
-enum { PARTS = 16, STRIP = LANES }; /* PARTS: at most, as far as the scratch block has room */
+enum { PARTS = 16 }; /* at most, as far as the scratch block has room */
 
-/* partial[part][e][col] = the sum of dy over a part of the rows of expert e */
-template <class T>
-static __global__ void bias_parts(float *partial, struct routing r, rows<const T> dy, int cols)
+/* partial[part][e][col] = the sum of dy over a part of the rows of expert e, for LANES * V columns
+ */
+template <class T, int V>
+static __global__ void __launch_bounds__(THREADS)
+    bias_parts(float *partial, struct routing r, rows<const T> dy, int cols)
 {
-    __shared__ float part[WARPS][STRIP];
-    int tx = threadIdx.x, ty = threadIdx.y, col = blockIdx.x * STRIP + tx, e = blockIdx.y;
+    __shared__ float part[WARPS][LANES * V + 1];
+    int tx = threadIdx.x, ty = threadIdx.y, col = (blockIdx.x * LANES + tx) * V, e = blockIdx.y;
     int height = (r.rows[e] + gridDim.z - 1) / gridDim.z, end = r.start[e] + r.rows[e];
     int first = r.start[e] + blockIdx.z * height, last = min(end, first + height);
-    float sum = 0;
-    for (int row = first + ty; row < last && col < cols; row += WARPS) {
-        float x[1];
+    float sum[V] = {};
+#pragma unroll 4
+    for (int row = first + ty; row < last; row += WARPS) {
+        float x[V];
+        if (col >= cols) break;
         load(x, dy.at(row, col));
-        sum += x[0];
+#pragma unroll
+        for (int v = 0; v < V; v++) sum[v] += x[v];
     }
-    part[ty][tx] = sum;
+#pragma unroll
+    for (int v = 0; v < V; v++) part[ty][tx * V + v] = sum[v];
     __syncthreads();
-    if (ty || col >= cols) return;
-    for (int i = 1; i < WARPS; i++) sum += part[i][tx];
-    partial[((size_t)blockIdx.z * r.experts + e) * cols + col] = sum;
+    for (int i = ty * LANES + tx; i < LANES * V; i += THREADS) {
+        float all = 0;
+        int to = blockIdx.x * LANES * V + i;
+        for (int w = 0; w < WARPS; w++) all += part[w][i];
+        if (to < cols) partial[((size_t)blockIdx.z * r.experts + e) * cols + to] = all;
+    }
 }
 
-template <class T>
+template <class T, int V>
 static void bias_sums(struct gpu *c, struct mat db, struct mat dy, const struct routing *r)
 {
     float *partial = (float *)c->scratch;
     struct sums sums = {{(float *)db.p}, 1};
     int fit = (int)(CUDA_SCRATCH / (sizeof(float) * r->experts * dy.cols)), parts = min(PARTS, fit);
+    dim3 grid(ceiling(dy.cols, LANES * V), r->experts, parts);
     cuda_mark(c, "experts_linear_bwd, bias", mat_bytes(dy), 0);
-    bias_parts<T>
-        <<<dim3(ceiling(dy.cols, STRIP), r->experts, parts), dim3(STRIP, WARPS), 0, c->stream>>>(
-            partial, *r, rows_of<const T>(dy), dy.cols);
+    bias_parts<T, V>
+        <<<grid, dim3(LANES, WARPS), 0, c->stream>>>(partial, *r, rows_of<const T>(dy), dy.cols);
     cuda_add_partials(c, sums, partial, parts, r->experts * dy.cols);
 }
 
@@ -605,11 +614,11 @@ void cuda_experts_linear_bwd(struct gpu *c, struct mat dx, struct mat db, struct
     if (dy.type != w.type || dy.type != x.type || dx.type != dy.type) {
         cuda_refuse(c, "matrices of these types");
     } else if (dy.type == TYPE_BF16) {
-        bias_sums<bf16>(c, db, dy, r);
+        mat_wide(dy) ? bias_sums<bf16, 8>(c, db, dy, r) : bias_sums<bf16, 1>(c, db, dy, r);
         backward_dx<bf16>(c, dx, dy, x, w, f, r, wide);
         backward_dw<bf16>(c, dw, dy, x, r, wide);
     } else {
-        bias_sums<float>(c, db, dy, r);
+        mat_wide(dy) ? bias_sums<float, 8>(c, db, dy, r) : bias_sums<float, 1>(c, db, dy, r);
         backward_dx<float>(c, dx, dy, x, w, f, r, false);
         backward_dw<float>(c, dw, dy, x, r, false);
     }
