@@ -17,7 +17,7 @@
 
 #include "model/parameters.h"
 
-enum { D = 64, F = 96, TENSORS = 80 };
+enum { D = 64, F = 96, TENSORS = 400 };
 
 static const struct heed_config config = {.d_model = D,
                                           .d_ff = F,
@@ -27,7 +27,9 @@ static const struct heed_config config = {.d_model = D,
                                           .vocab_size = 500,
                                           .max_length = 200,
                                           .position = HEED_POSITION_LEARNED,
-                                          .tie = HEED_TIE_NONE};
+                                          .tie = HEED_TIE_NONE,
+                                          .ff = HEED_FF_MOE,
+                                          .experts = 16};
 
 static struct parameters *make(uint64_t seed)
 {
@@ -81,6 +83,7 @@ static void expected(const struct parameter *p, double *mean, double *variance)
                 : embedding(p) ? 1.0 / D
                 : qkv          ? 2.0 / (3 * D + D) /* one matrix [3D,D] */
                                : 2.0 / (p->rows + p->cols);
+    if (named(p, "router.weight")) *variance *= 0.1 * 0.1;
 }
 
 static void test_spread(void **state)
@@ -135,6 +138,7 @@ static void test_gated(void **state)
     for (size_t i = 0; i < sizeof width / sizeof *width; i++) {
         struct heed_config c = config;
         struct parameter list[TENSORS];
+        c.ff = HEED_FF_DENSE;
         c.d_ff = width[i][0];
         double dense = (double)parameters_count(&c);
         c.activation = HEED_ACTIVATION_SWIGLU;

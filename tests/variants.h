@@ -58,7 +58,7 @@ static const struct variant variants[] = {
     {"all_at_once", "norm=pre activation=swiglu position=learned tie=none bias=true "
                     "heads=4 kv_heads=2 d_k=6 d_v=10"},
     {"moe", "ff=moe experts=4"},
-    {"moe_one", "ff=moe experts=3 experts_per_token=1 activation=gelu"},
+    {"moe_one", "ff=moe experts=4 experts_per_token=1 activation=gelu"},
     {"moe_modern", "ff=moe experts=5 experts_per_token=3 norm=pre position=rope activation=swiglu "
                    "heads=4 kv_heads=2"},
 };

@@ -125,6 +125,10 @@ static int rows_out(const struct init *in, enum role role, int rows)
     return role == ROLE_PROJECTION ? config_qkv_width(in->config) : rows;
 }
 
+/* A router starts small (Fedus et al. 2021), so that its noise sends tokens to all experts until it
+ * has learned better. With the whole bound some experts get nothing and others drop a half. */
+static const double ROUTER_SCALE = 0.1;
+
 static void init_visit(struct walk *k, const char *name, enum role role, struct mat *slot, int rows,
                        int cols)
 {
@@ -132,6 +136,7 @@ static void init_visit(struct walk *k, const char *name, enum role role, struct 
     struct init *in = (struct init *)k;
     uint64_t state = random_at(in->seed, 1, k->index);
     double bound = sqrt(6.0 / (rows_out(in, role, rows) + cols)), deviation = 1 / sqrt(cols);
+    if (role == ROLE_ROUTER) bound *= ROUTER_SCALE;
     for (size_t i = 0; i < (size_t)rows * cols; i++) {
         double x = 0;
         if (role == ROLE_EMBEDDING || role == ROLE_TABLE) x = normal(&state) * deviation;

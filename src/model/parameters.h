@@ -62,8 +62,8 @@ size_t parameters_count(const struct heed_config *c);
 /* Binds w to an array laid out like the master: gradients. */
 void parameters_bind(struct weights *w, const struct heed_config *c, void *base, enum type type);
 
-/* Xavier-uniform matrices, q, k and v together as one; normal embeddings and tables, each
- * vector of a length of about 1, norms 1 and 0, biases 0. */
+/* Xavier-uniform matrices, q, k and v together as one, routers a tenth of it; normal embeddings and
+ * tables, each vector of a length of about 1, norms 1 and 0, biases 0. */
 enum heed_status parameters_init(struct parameters *p, uint64_t seed, struct heed_error *err);
 
 /* Makes the copy equal to the master, when there is one. */

@@ -55,7 +55,7 @@ VARIANTS = {
     "all_at_once": dict(norm="pre", activation="swiglu", position="learned", tie="none", bias=True,
                         heads=4, kv_heads=2, d_k=6, d_v=10),
     "moe": dict(ff="moe", experts=4),
-    "moe_one": dict(ff="moe", experts=3, experts_per_token=1, activation="gelu"),
+    "moe_one": dict(ff="moe", experts=4, experts_per_token=1, activation="gelu"),
     "moe_modern": dict(ff="moe", experts=5, experts_per_token=3, norm="pre", position="rope",
                        activation="swiglu", heads=4, kv_heads=2),
 }
