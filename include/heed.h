@@ -258,6 +258,13 @@ enum heed_event_kind {
     HEED_EVENT_DONE      /* last event of a run that ends well, interrupted or not */
 };
 
+/* What a step asked of an expert. A choice is a token sent to an expert, so a token has as many
+ * choices in each layer as experts_per_token says. */
+struct heed_expert {
+    double share;   /* part of the choices of its layer that named the expert */
+    double dropped; /* part of these that were beyond its capacity */
+};
+
 struct heed_event {
     enum heed_event_kind kind;
     int64_t step, epoch;
@@ -270,6 +277,10 @@ struct heed_event {
     double nll, perplexity, bleu, chrf; /* HEED_EVENT_VALID; the scores are < 0 when not computed */
     bool best;                          /* HEED_EVENT_VALID: the best so far */
     const char *text;                   /* a sentence for a person, or NULL */
+    /* HEED_EVENT_STEP and HEED_EVENT_SKIP of a model with experts: [layers * experts], encoder
+     * layers first, during the call; NULL otherwise */
+    const struct heed_expert *expert;
+    int layers, experts;
 };
 
 /* The figure of a validation that decides which is the best, for OUT/best and for patience: the

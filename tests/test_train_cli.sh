@@ -113,6 +113,18 @@ for form in "${forms[@]}"; do
         same "$dir/by_option" "$dir/by_file"
     done
 done
+# experts: the shares of a layer add up to 1, in a list for each layer; a line says least and most
+moe="$dir/ffmoeexperts4"
+says "^step 20/20 .* left  experts [0-9]+-[0-9]+%, [0-9.]+% dropped$" ${train/--quiet/} $text --ff moe --experts 4 \
+    --steps 20 --out "$dir/shares"
+for step in 10 20; do
+    grep "^{\"step\":$step,\"event\":\"step\"" "$dir/shares/log.jsonl" |
+        grep -Eo '"expert_share":\[\[[0-9.,]*\],\[[0-9.,]*\]\],"expert_dropped":\[\[[0-9.,]*\],\[[0-9.,]*\]\]' |
+        tr -c '0-9.\n' ' ' | awk '{ exit !(NF == 16 && ($1 + $2 + $3 + $4 - 1) ^ 2 < 1e-6 && ($5 + $6 + $7 + $8 - 1) ^ 2 < 1e-6) }' ||
+        fail "step $step of the log has no shares of experts"
+done
+grep -q expert_share "$moe/log.jsonl" && fail "shares of experts in the log before the tenth step"
+grep -q experts "$dir/paper/log.jsonl" && fail "experts in the log of a model without any"
 # layers that backward computes again: the same weights
 accepts $train $text --recompute layer --steps 4 --out "$dir/recompute"
 same "$dir/recompute/model.safetensors" "$dir/paper/model.safetensors"

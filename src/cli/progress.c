@@ -10,6 +10,8 @@
 
 #include "cli/cli.h"
 
+enum { EXPERTS_TEXT = 64 };
+
 void progress_init(struct progress *p, int64_t steps, bool quiet)
 {
     *p = (struct progress){
@@ -50,17 +52,35 @@ static bool is_due(const struct progress *p, const struct heed_event *e)
     return p->shown < 0 || e->seconds - p->shown >= wait || e->step == p->steps;
 }
 
+/* "  experts 9-16%, 1.2% dropped": the least and the most chosen expert of all layers, and what
+ * they all dropped */
+static const char *show_experts(char out[EXPERTS_TEXT], const struct heed_event *e)
+{
+    double least = 1, most = 0, dropped = 0;
+    out[0] = '\0';
+    if (!e->expert) return out;
+    for (int i = 0; i < e->layers * e->experts; i++) {
+        const struct heed_expert *x = &e->expert[i];
+        least = x->share < least ? x->share : least;
+        most = x->share > most ? x->share : most;
+        dropped += x->share * x->dropped / e->layers;
+    }
+    snprintf(out, EXPERTS_TEXT, "  experts %.0f-%.0f%%, %.1f%% dropped", 100 * least, 100 * most,
+             100 * dropped);
+    return out;
+}
+
 static void show_step(struct progress *p, const struct heed_event *e)
 {
     p->loss += e->loss;
     p->n++;
     if (!is_due(p, e)) return;
     char step[CLI_NUMBER_MAX], steps[CLI_NUMBER_MAX], speed[CLI_NUMBER_MAX], left[CLI_NUMBER_MAX];
-    char line[256];
-    snprintf(line, sizeof line, "step %s/%s  epoch %lld  loss %.4f  lr %.3g  %s tok/s  %s left",
+    char line[256], experts[EXPERTS_TEXT];
+    snprintf(line, sizeof line, "step %s/%s  epoch %lld  loss %.4f  lr %.3g  %s tok/s  %s left%s",
              cli_count(step, e->step), cli_count(steps, p->steps), (long long)e->epoch,
              p->loss / p->n, e->lr, cli_count(speed, (int64_t)e->tokens_s),
-             cli_duration(left, e->seconds_to_go));
+             cli_duration(left, e->seconds_to_go), show_experts(experts, e));
     if (p->terminal) {
         draw(p, line);
     } else {

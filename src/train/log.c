@@ -87,6 +87,24 @@ static json_t *number(double x)
     return isfinite(x) ? json_real(x) : json_null();
 }
 
+/* A list for each layer with a number of each expert: its share, or what it dropped. Four digits
+ * are enough for counts of a batch. */
+static json_t *experts(const struct heed_event *e, bool dropped)
+{
+    json_t *layers = json_array();
+    for (int l = 0; l < e->layers; l++) {
+        json_t *layer = json_array();
+        for (int i = l * e->experts; i < (l + 1) * e->experts; i++) {
+            double x = dropped ? e->expert[i].dropped : e->expert[i].share;
+            json_array_append_new(layer, json_real(round(x * 1e4) / 1e4));
+        }
+        json_array_append_new(layers, layer);
+    }
+    return layers;
+}
+
+enum { EXPERTS_EVERY = 10 }; /* steps: the numbers of all experts make a long line */
+
 enum heed_status log_event(struct log *l, const struct heed_event *e, struct heed_error *err)
 {
     static const char *const kind[] = {"start", "step", "skip", "rollback",
@@ -98,6 +116,10 @@ enum heed_status log_event(struct log *l, const struct heed_event *e, struct hee
         json_object_set_new(j, "lr", number(e->lr));
         json_object_set_new(j, "norm", number(e->norm));
         json_object_set_new(j, "tokens_s", number(e->tokens_s));
+        if (e->expert && e->step % EXPERTS_EVERY == 0) {
+            json_object_set_new(j, "expert_share", experts(e, false));
+            json_object_set_new(j, "expert_dropped", experts(e, true));
+        }
     }
     if (e->kind == HEED_EVENT_VALID) {
         json_object_set_new(j, "nll", number(e->nll));

@@ -43,6 +43,8 @@ struct heed_trainer {
     struct parameters *p;
     struct run *run;
     struct optimizer *opt;
+    struct expert_load *load;   /* [layers * experts] of the step; NULL: there are no experts */
+    struct heed_expert *expert; /* the same for events */
     struct batches *batches;
     struct validator *validator; /* NULL: none */
     struct log *log;
@@ -80,6 +82,23 @@ static enum heed_status open_vocab(struct heed_trainer *t, struct heed_error *er
     return config_check(c, err);
 }
 
+/* Experts of all layers together. */
+static int experts_of(const struct heed_trainer *t)
+{
+    const struct heed_config *c = &t->o.config;
+    return config_experts(c) * (c->encoder_layers + c->decoder_layers);
+}
+
+static enum heed_status open_experts(struct heed_trainer *t, struct heed_error *err)
+{
+    size_t n = (size_t)experts_of(t);
+    if (!n) return HEED_OK;
+    t->load = calloc(n, sizeof *t->load);
+    t->expert = calloc(n, sizeof *t->expert);
+    if (t->load && t->expert) return HEED_OK;
+    return error_memory(err, n * (sizeof *t->load + sizeof *t->expert), "the trainer");
+}
+
 static enum heed_status open_model(struct heed_trainer *t, struct heed_error *err)
 {
     const struct heed_train_options *o = &t->o;
@@ -89,6 +108,7 @@ static enum heed_status open_model(struct heed_trainer *t, struct heed_error *er
                               .sentences = o->batch_tokens,
                               .train = true};
     enum heed_status s = parameters_open(&t->p, t->be, &o->config, precision, err);
+    if (!s) s = open_experts(t, err);
     if (!s) s = run_open(&t->run, t->be, t->p, &run, err);
     if (!s) s = optimizer_open(&t->opt, t->p, err);
     return s;
@@ -254,6 +274,8 @@ void heed_trainer_free(struct heed_trainer *t)
     validator_free(t->validator);
     log_free(t->log);
     optimizer_free(t->opt);
+    free(t->load);
+    free(t->expert);
     run_free(t->run);
     parameters_free(t->p);
     heed_tokenizer_free(t->tokenizer);
@@ -309,6 +331,25 @@ static enum heed_status tell_start(struct heed_trainer *t, struct heed_error *er
         snprintf(text + len, sizeof text - len, "; going on from step %lld%s",
                  (long long)t->at.step, t->trouble);
     return tell_text(t, HEED_EVENT_START, text, err);
+}
+
+/* Tells of the experts what is in t->load. */
+static void event_experts(const struct heed_trainer *t, struct heed_event *e)
+{
+    int experts = config_experts(&t->o.config), all = experts_of(t);
+    if (!experts) return;
+    for (int first = 0; first < all; first += experts) {
+        double asked = 0;
+        for (int i = first; i < first + experts; i++) asked += t->load[i].asked;
+        for (int i = first; i < first + experts; i++) {
+            const struct expert_load *l = &t->load[i];
+            t->expert[i].share = asked > 0 ? l->asked / asked : 0;
+            t->expert[i].dropped = l->asked > 0 ? 1 - l->taken / l->asked : 0;
+        }
+    }
+    e->expert = t->expert;
+    e->experts = experts;
+    e->layers = all / experts;
 }
 
 /* ---- one step ---- */
@@ -402,10 +443,11 @@ static enum heed_status train_step(struct heed_trainer *t, struct heed_error *er
 {
     const struct heed_train_options *o = &t->o;
     double began = now();
-    struct loss loss = {0};
+    struct loss loss = {.load = t->load};
     struct update u;
     int64_t tokens = 0;
     t->at.step++;
+    if (t->load) memset(t->load, 0, (size_t)experts_of(t) * sizeof *t->load);
     enum heed_status s = gradients(t, &loss, &tokens, err);
     if (s) return s;
     struct adam h = {.lr = schedule_lr(&t->schedule, t->at.step),
@@ -425,6 +467,7 @@ static enum heed_status train_step(struct heed_trainer *t, struct heed_error *er
     struct heed_event e = event_of(t, HEED_EVENT_STEP);
     e.loss = loss.smoothed / (double)loss.tokens;
     e.norm = u.norm;
+    event_experts(t, &e);
     return after_update(t, &e, &u, err);
 }
 
