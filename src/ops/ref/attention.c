@@ -88,14 +88,14 @@ static void attend_query(const struct attention *a, const struct query *q)
     set(a->lse, q->row, q->head, lse);
     for (int j = 0; a->weights.p && j < a->weights.cols; j++)
         set(a->weights, q->row * a->heads + q->head, j, seen(q, j) ? exp(score(a, q, j) - lse) : 0);
-    for (int c = 0; c < q->dv; c++) {
-        double o = 0;
-        for (int j = key_first(q); j < q->sees.to; j = key_next(q, j))
-            o += exp(score(a, q, j) - lse) * drop_factor(q->mask, j) *
-                 (get(a->v, key_row(q, j), q->kv_head * q->dv + c) +
-                  relative(a, a->relative_v, q, j, c));
-        set(a->o, q->row, q->head * q->dv + c, o);
+    double o[HEAD_WIDTH_MAX] = {0};
+    for (int j = key_first(q); j < q->sees.to; j = key_next(q, j)) {
+        double weight = exp(score(a, q, j) - lse) * drop_factor(q->mask, j);
+        for (int c = 0; c < q->dv; c++)
+            o[c] += weight * (get(a->v, key_row(q, j), q->kv_head * q->dv + c) +
+                              relative(a, a->relative_v, q, j, c));
     }
+    for (int c = 0; c < q->dv; c++) set(a->o, q->row, q->head * q->dv + c, o[c]);
 }
 
 void ref_attend(struct backend *be, const struct attention *a)
