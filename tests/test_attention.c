@@ -46,6 +46,11 @@ static struct cpu cpu_with(const struct attend_kernels *k, int threads)
 static void put(struct mat m, int r, int c, double x)
 {
     float f = (float)x;
+    double d = f; /* of a wide matrix too the numbers are those of f32 */
+    if (m.type == TYPE_F64) {
+        memcpy(mat_at(m, r, c), &d, sizeof d);
+        return;
+    }
     if (m.type == TYPE_F32) {
         memcpy(mat_at(m, r, c), &f, sizeof f);
         return;
@@ -60,6 +65,11 @@ static double get(struct mat m, int r, int c)
 {
     float f;
     uint32_t u = 0;
+    if (m.type == TYPE_F64) {
+        double d;
+        memcpy(&d, mat_at(m, r, c), sizeof d);
+        return d;
+    }
     if (m.type == TYPE_F32) {
         memcpy(&f, mat_at(m, r, c), sizeof f);
         return f;
@@ -105,6 +115,8 @@ struct data {
 static void data_free(struct data *d)
 {
     free(d->in.p), free(d->grad.p), free(d->a.o.p), free(d->a.lse.p), free(d->g.dout.p);
+    free(d->a.relative_k.p), free(d->a.relative_v.p), free(d->a.additive.p);
+    free(d->g.drelative_k.p), free(d->g.drelative_v.p), free(d->g.dadditive.p);
 }
 
 static void fill(struct mat m, uint64_t *seed, bool integers)
@@ -139,7 +151,7 @@ static void data_init(struct data *d, const struct shape *s, enum type t)
     d->a.k = mat_rows(mat_cols(d->in, dk, dk), 0, nk);
     d->a.v = mat_rows(mat_cols(d->in, 2 * dk, dv), 0, nk);
     d->a.o = mat_new(nq, dv, t);
-    d->a.lse = mat_new(nq, s->heads, TYPE_F32);
+    d->a.lse = mat_new(nq, s->heads, t == TYPE_F64 ? TYPE_F64 : TYPE_F32);
     d->g.dq = mat_rows(mat_cols(d->grad, 0, dk), 0, nq);
     d->g.dk = mat_rows(mat_cols(d->grad, dk, dk), 0, nk);
     d->g.dv = mat_rows(mat_cols(d->grad, 2 * dk, dv), 0, nk);
@@ -155,6 +167,7 @@ static void run(struct data *d, const struct attend_kernels *k, int threads)
     struct cpu cpu = cpu_with(k, threads);
     cpu_attend(&cpu.base, &d->a);
     cpu_attend_bwd(&cpu.base, &d->a, &d->g);
+    free(cpu.tables);
 }
 
 /* ---- the plain version, in double ---- */
@@ -422,16 +435,113 @@ static void test_threads(void **state)
         }
 }
 
-/* Attention of a causal sentence query by query over a growing KV cache gives the same bytes as all
- * at once. */
-static void test_cached_is_whole(void **state)
+/* ---- forms of attention besides the paper's, over several tiles ---- */
+
+/* Windows are narrower and wider than a tile of keys, and end within tiles. */
+static const struct form {
+    int window, global;
+    bool alibi, relative, additive;
+} forms[] = {
+    {0},
+    {.window = 5},
+    {.window = 40, .global = 3},
+    {.window = 150, .global = 130},
+    {.alibi = true},
+    {.relative = true},
+    {.window = 33, .alibi = true, .relative = true},
+    {.additive = true},
+    {.window = 20, .global = 1, .alibi = true, .additive = true},
+};
+enum { FORMS = sizeof forms / sizeof *forms, DISTANCES = 33 };
+
+static struct mat parameter_new(int rows, int cols, enum type t, uint64_t *seed)
+{
+    struct mat m = mat_new(rows, cols, t);
+    fill(m, seed, false);
+    return m;
+}
+
+static void data_init_form(struct data *d, const struct shape *s, enum type t, struct form f)
+{
+    uint64_t seed = 3;
+    data_init(d, s, t);
+    d->a.window = f.window, d->a.global = f.global, d->a.alibi = f.alibi;
+    if (f.relative) {
+        d->a.relative_k = parameter_new(DISTANCES, s->dk, TYPE_F32, &seed);
+        d->a.relative_v = parameter_new(DISTANCES, s->dv, TYPE_F32, &seed);
+        d->g.drelative_k = parameter_new(DISTANCES, s->dk, t, &seed);
+        d->g.drelative_v = parameter_new(DISTANCES, s->dv, t, &seed);
+    }
+    if (f.additive) {
+        d->a.additive = parameter_new(s->heads, s->dk, TYPE_F32, &seed);
+        d->g.dadditive = parameter_new(s->heads, s->dk, t, &seed);
+    }
+}
+
+/* Largest difference from a wide matrix, as in worst(); 0 where there is none. */
+static double worst_wide(struct mat m, struct mat want)
+{
+    if (!m.p) return 0;
+    double *wide = read_mat(want), off = worst(m, wide, NULL);
+    free(wide);
+    return off;
+}
+
+/* Every form against the reference in double, and with several threads to the last bit. */
+static void check_form(const struct shape *s, struct form f)
+{
+    struct backend *ref;
+    struct heed_error err;
+    struct data want, one, many;
+    assert_int_equal(ref_open(&ref, &err), HEED_OK);
+    data_init_form(&want, s, TYPE_F64, f);
+    ref->op->attend(ref, &want.a);
+    ref->op->attend_bwd(ref, &want.a, &want.g);
+    ref->op->close(ref);
+    for (int i = 0; isa_at(i); i++) {
+        const char *isa = isa_at(i)->isa;
+        data_init_form(&one, s, TYPE_F32, f);
+        data_init_form(&many, s, TYPE_F32, f);
+        run(&one, isa_at(i), 1);
+        run(&many, isa_at(i), 3);
+        struct {
+            const char *name;
+            struct mat found, want, many;
+        } list[] = {{"o", one.a.o, want.a.o, many.a.o},
+                    {"lse", one.a.lse, want.a.lse, many.a.lse},
+                    {"dq, dk or dv", one.grad, want.grad, many.grad},
+                    {"drelative_k", one.g.drelative_k, want.g.drelative_k, many.g.drelative_k},
+                    {"drelative_v", one.g.drelative_v, want.g.drelative_v, many.g.drelative_v},
+                    {"dadditive", one.g.dadditive, want.g.dadditive, many.g.dadditive}};
+        for (size_t k = 0; k < sizeof list / sizeof *list; k++) {
+            assert_near(s, isa, list[k].name, worst_wide(list[k].found, list[k].want), 1e-5);
+            if (list[k].found.p)
+                assert_memory_equal(list[k].found.p, list[k].many.p, mat_bytes(list[k].found));
+        }
+        data_free(&one), data_free(&many);
+    }
+    data_free(&want);
+}
+
+static void test_forms(void **state)
 {
     (void)state;
+    const struct shape whole = {"forms",      2,     24,   40,   3, {300, 1, 40},
+                                {300, 1, 40}, false, 0.1f, false};
+    const struct shape causal = {"forms, causal", 2,    40, 24,   3, {270, 33, 2},
+                                 {290, 33, 150},  true, 0,  false};
+    for (int f = 0; f < FORMS; f++) check_form(&whole, forms[f]), check_form(&causal, forms[f]);
+}
+
+/* Attention of a causal sentence query by query over a growing KV cache gives the same bytes as all
+ * at once. */
+static void check_cached_is_whole(struct form f)
+{
     const int length = 150;
     const struct shape s = {"cache", 2, 64, 64, 1, {length}, {length}, true, 0, false};
     for (int i = 0; isa_at(i); i++) {
         struct data whole;
-        data_init(&whole, &s, TYPE_F32);
+        data_init_form(&whole, &s, TYPE_F32, f);
         run(&whole, isa_at(i), 1);
         struct attention step = whole.a;
         step.o = mat_new(length, whole.a.o.cols, TYPE_F32);
@@ -442,11 +552,18 @@ static void test_cached_is_whole(void **state)
             step.seqs = (struct seqs){
                 .n = 1, .q = q, .k = &k, .klen = &klen, .max_q = 1, .max_k = klen, .causal = true};
             cpu_attend(&cpu.base, &step);
+            free(cpu.tables);
         }
         assert_memory_equal(step.o.p, whole.a.o.p, mat_bytes(step.o));
         free(step.o.p);
         data_free(&whole);
     }
+}
+
+static void test_cached_is_whole(void **state)
+{
+    (void)state;
+    for (int f = 0; f < FORMS; f++) check_cached_is_whole(forms[f]);
 }
 
 /* Keys in any place, found by a table, give the same bytes as keys one after another. */
@@ -502,6 +619,7 @@ int main(void)
         cmocka_unit_test(test_bf16),
         cmocka_unit_test(test_plain_gradient),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_forms),
         cmocka_unit_test(test_cached_is_whole),
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_nan_is_seen),

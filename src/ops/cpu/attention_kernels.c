@@ -77,8 +77,8 @@ INLINE vf weigh_row(float *p, int ld, struct key_span sees, float top, bool drop
     return sum;
 }
 
-/* One step of the online softmax: turns the scores of a tile into weights, W rows at a time. */
-static void soften(const struct job *job, const struct tile *t, float *p, struct running *run)
+INLINE void soften_as(const struct job *job, const struct tile *t, float *p, struct running *run,
+                      bool window)
 {
     bool drop = job->a->drop.p > 0;
     for (int g = 0; g < t->ni; g += W) {
@@ -86,7 +86,7 @@ static void soften(const struct job *job, const struct tile *t, float *p, struct
         struct key_span sees[W];
         vf part[W];
         for (int r = 0; r < W; r++) {
-            sees[r] = r < n ? tile_sees(job, t, g + r, 1) : (struct key_span){0};
+            sees[r] = r < n ? tile_sees_as(job, t, g + r, 1, window) : (struct key_span){0};
             part[r] = mask_row(p + (g + r) * t->ld, sees[r]);
         }
         vf old = load(run->top + g), top = vf_max(old, top_rows(part));
@@ -101,6 +101,15 @@ static void soften(const struct job *job, const struct tile *t, float *p, struct
         store(run->scale + g, scale);
         store(run->sum + g, load(run->sum + g) * scale + sum_rows(part));
     }
+}
+
+/* One step of the online softmax: turns the scores of a tile into weights, W rows at a time. */
+static void soften(const struct job *job, const struct tile *t, float *p, struct running *run)
+{
+    if (job->a->window)
+        soften_as(job, t, p, run, true);
+    else
+        soften_as(job, t, p, run, false);
 }
 
 static void rescale(float *o, int n, int ld, const float *scale)
@@ -328,22 +337,14 @@ static void load_queries(const struct job *job, const struct attention_grad *g,
     memset(m->ds_distances, 0, bytes);
 }
 
-/* Computes p, the weights after dropout, and ds, the gradient of the scores; both are 0 where a key
- * is masked. */
-static void grad_scores(const struct job *job, const struct tile *t, struct backward_panels *m)
+INLINE void grad_softmax_as(const struct job *job, const struct tile *t, struct backward_panels *m,
+                            bool window)
 {
     bool drop = job->a->drop.p > 0;
-    if (job->a->additive.p)
-        additive_scores(job, t, m->p, m->q, m->kt);
-    else
-        scores(job, t, m->p, m->q, job->ldk, m->kt, job->dk);
-    change_scores(job, t, m->p, m->score_distances);
-    scores(job, t, m->ds, m->dout, job->ldv, m->vt, job->dv);
-    if (job->a->relative_v.p) add_distances(job, t, m->ds, 0.0f, m->grad_distances);
     for (int r = 0; r < t->ni; r++) {
         float *p = m->p + r * t->ld, *ds = m->ds + r * t->ld;
         struct drop_row d = drop ? weight_drop(job, t->i + r) : (struct drop_row){0};
-        struct key_span sees = tile_sees(job, t, r, 1);
+        struct key_span sees = tile_sees_as(job, t, r, 1, window);
         int c = 0, start = span_start(sees);
         for (; c < start; c += W) store(p + c, (vf){0}), store(ds + c, (vf){0});
         for (; c < sees.to; c += W) {
@@ -355,6 +356,23 @@ static void grad_scores(const struct job *job, const struct tile *t, struct back
         }
         for (; c < t->ld; c += W) store(p + c, (vf){0}), store(ds + c, (vf){0});
     }
+}
+
+/* Computes p, the weights after dropout, and ds, the gradient of the scores; both are 0 where a key
+ * is masked. */
+static void grad_scores(const struct job *job, const struct tile *t, struct backward_panels *m)
+{
+    if (job->a->additive.p)
+        additive_scores(job, t, m->p, m->q, m->kt);
+    else
+        scores(job, t, m->p, m->q, job->ldk, m->kt, job->dk);
+    change_scores(job, t, m->p, m->score_distances);
+    scores(job, t, m->ds, m->dout, job->ldv, m->vt, job->dv);
+    if (job->a->relative_v.p) add_distances(job, t, m->ds, 0.0f, m->grad_distances);
+    if (job->a->window)
+        grad_softmax_as(job, t, m, true);
+    else
+        grad_softmax_as(job, t, m, false);
 }
 
 /* Ends the work on the queries of a tile whose tiles of keys are all done: adds what the vectors
@@ -425,18 +443,18 @@ static void add_head(const struct job *job, const struct attention_grad *g, int 
 
 /* Computes dk and dv, key block by key block, as sums over the heads that share them, in order.
  * job: that of the first of these heads */
-static void backward_keys(const struct job *job, const struct attention_grad *g,
+static void backward_keys(struct job *job, const struct attention_grad *g,
                           struct backward_panels *m)
 {
-    int j = 0, end = job->head + attention_shared(job->a);
+    int j = 0, first = job->head, end = first + attention_shared(job->a);
     do {
         struct tile t = tile_make(job, 0, job->nq, j);
         load_keys(job, &t, m);
         memset(m->dk, 0, (size_t)t.nj * job->ldk * sizeof *m->dk);
         memset(m->dv, 0, (size_t)t.nj * job->ldv * sizeof *m->dv);
-        for (int head = job->head; head < end; head++) {
-            struct job one = job_head(*job, head);
-            add_head(&one, g, j, m);
+        for (int head = first; head < end; head++) {
+            job_set_head(job, head);
+            add_head(job, g, j, m);
         }
         store_keys(job, g, &t, m);
     } while ((j += job->keys) < job->nk);
@@ -468,10 +486,10 @@ static void backward(const struct attention *a, const struct attend_tables *tabl
                      const struct attention_grad *g, int sentence, int kv_head, void *work)
 {
     int shared = attention_shared(a);
-    struct job first = job_make(a, tables, sentence, kv_head * shared);
-    backward_keys(&first, g, work);
-    for (int h = 0; h < shared && first.nk > first.keys; h++) {
-        struct job job = job_head(first, first.head + h);
+    struct job job = job_make(a, tables, sentence, kv_head * shared);
+    backward_keys(&job, g, work);
+    for (int h = 0; h < shared && job.nk > job.keys; h++) {
+        job_set_head(&job, kv_head * shared + h);
         backward_queries(&job, g, work);
     }
 }

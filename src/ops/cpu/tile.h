@@ -48,12 +48,11 @@ struct job {
     float slope; /* what alibi subtracts from a score for each position of distance */
 };
 
-/* The same sentence with another head that shares the key/value head. */
-static struct job job_head(struct job j, int head)
+/* Turns the job into that of another head that shares the key/value head. */
+static void job_set_head(struct job *j, int head)
 {
-    j.head = head;
-    j.slope = (float)attention_slope(j.a, head);
-    return j;
+    j->head = head;
+    j->slope = (float)attention_slope(j->a, head);
 }
 
 static struct job job_make(const struct attention *a, const struct attend_tables *tables,
@@ -73,7 +72,8 @@ static struct job job_make(const struct attention *a, const struct attend_tables
     j.queries = int_min(QUERIES, QPANEL / wide);
     j.keys = clamp(KPANEL / wide / 16 * 16, 16, KEYS);
     j.scale = a->additive.p ? 1.0f : 1.0f / sqrtf((float)j.dk);
-    return job_head(j, head);
+    job_set_head(&j, head);
+    return j;
 }
 
 /* Rows of this head: of q, o or dout; and of k or v. */
@@ -97,9 +97,9 @@ static int job_position(const struct job *j, int i)
  * queries of a sentence may see all keys (`global`). */
 static struct key_span job_sees(const struct job *j, int i, int n)
 {
-    struct key_span a = attention_sees(j->a, job_position(j, i), j->nk);
-    if (n == 1) return a;
     struct key_span b = attention_sees(j->a, job_position(j, i + n - 1), j->nk);
+    if (!j->a->window) return b;
+    struct key_span a = attention_sees(j->a, job_position(j, i), j->nk);
     return (struct key_span){int_min(b.first, a.from), a.from, int_max(a.to, b.to)};
 }
 
@@ -108,7 +108,7 @@ static struct key_span job_sees(const struct job *j, int i, int n)
 static int next_block(const struct job *job, struct key_span s, int j)
 {
     j += job->keys;
-    return j < s.first ? j : int_max(j, s.from / job->keys * job->keys);
+    return j < s.first || j >= s.from ? j : int_max(j, s.from / job->keys * job->keys);
 }
 
 /* Queries [i, i+ni) by keys [j, j+nj); ld: nj rounded up to whole vectors, the width of p. */
@@ -122,8 +122,7 @@ static struct tile tile_make(const struct job *job, int i, int last, int j)
     return (struct tile){i, int_min(job->queries, last - i), j, nj, round_up(nj)};
 }
 
-/* What rows [r, r+n) of the tile see of its keys, counted from the first key of the tile. */
-static struct key_span tile_sees(const struct job *job, const struct tile *t, int r, int n)
+static struct key_span tile_sees_window(const struct job *job, const struct tile *t, int r, int n)
 {
     struct key_span s = job_sees(job, t->i + r, n);
     s.first = clamp(s.first - t->j, 0, t->nj);
@@ -131,11 +130,24 @@ static struct key_span tile_sees(const struct job *job, const struct tile *t, in
     s.to = clamp(s.to - t->j, 0, t->nj);
     return s.from < s.to ? s : (struct key_span){s.first, s.first, s.first};
 }
+/* What rows [r, r+n) of the tile see of its keys, counted from the first key of the tile. Loops
+ * over rows give a constant for `window`, whether there is one, so that they are short without. */
+INLINE struct key_span tile_sees_as(const struct job *job, const struct tile *t, int r, int n,
+                                    bool window)
+{
+    if (window) return tile_sees_window(job, t, r, n);
+    if (!job->a->seqs.causal) return (struct key_span){0, 0, t->nj};
+    return (struct key_span){0, 0, clamp(job_position(job, t->i + r + n) - t->j, 0, t->nj)};
+}
+INLINE struct key_span tile_sees(const struct job *job, const struct tile *t, int r, int n)
+{
+    return tile_sees_as(job, t, r, n, job->a->window > 0);
+}
 
 /* The first vector that has keys of a span of a tile. */
-static int span_start(struct key_span s)
+INLINE int span_start(struct key_span s)
 {
-    return s.first ? 0 : s.from / W * W;
+    return s.first ? 0 : s.from & ~(W - 1);
 }
 
 /* The rows of the tile [*first, *last) that see one of its keys [c, c+n), and perhaps more. */
