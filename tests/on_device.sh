@@ -19,7 +19,7 @@ top=$build/heed-device
 rm -rf "$top"
 mkdir -p "$top/lib" "$top/bin" "$top/data" "$top/tests"
 cp "$build/heed" "$top/bin"
-for name in ops extremes device golden golden_beam packed_forms train session lost_device; do cp "$build/tests/test_$name" "$top/bin"; done
+for name in ops extremes device golden golden_beam packed_forms search_forms train session lost_device; do cp "$build/tests/test_$name" "$top/bin"; done
 cp "$build"/benchmarks/bench_{train,translate,length,attention_cuda} "$top/bin"
 cp -r "$root/tests/golden" "$top/tests"
 cp "$root/tests/on_device_run.sh" "$top/run.sh"

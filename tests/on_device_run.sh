@@ -56,7 +56,7 @@ tests() {
              END { if (seen) print "        " seen " shapes, at most " worst + 0 " of the tolerance" }' \
             "$out/$name.log"
     done
-    for name in extremes golden golden_beam packed_forms train session lost_device; do
+    for name in extremes golden golden_beam packed_forms search_forms train session lost_device; do
         run $name 180 bin/test_$name
         complaints $name 12
     done
