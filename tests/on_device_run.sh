@@ -16,7 +16,8 @@ export LD_LIBRARY_PATH="$PWD/lib:/usr/local/cuda/lib64:${LD_LIBRARY_PATH:-}"
 export HEED_TEST_DEVICE="${DEVICE:-cuda:0}"
 export PATH="$PATH:/usr/local/cuda/bin"
 ops='embed linear gate rotate attend add_norm add norm embed_bwd linear_bwd gate_bwd attend_bwd
-    add_norm_bwd add_bwd norm_bwd bias_bwd xent sqnorm adam cast cache_put topk'
+    add_norm_bwd add_bwd norm_bwd bias_bwd xent sqnorm adam cast cache_put topk
+    attend_linear attend_linear_bwd linear_state attend_state'
 
 # run NAME SECONDS COMMAND...: its output goes to NAME.log
 run() {
@@ -47,7 +48,7 @@ tests() {
     complaints device 20
     # each op in a process of its own, because after an invalid access the device fails for the rest
     # of the process
-    for op in $ops test_model_as_reference test_recompute 'cached*'; do
+    for op in $ops test_model_as_reference test_recompute test_branches 'cached*'; do
         name="op_${op%\*}"
         run "$name" 120 bin/test_ops "$op"
         complaints "$name" 6
@@ -138,7 +139,7 @@ sanitizer() {
             echo "train *_$test*"
         done
         for test in threads attention lengths alignment nothing; do echo "session *_$test"; done
-        for op in $ops test_model_as_reference test_recompute 'cached*'; do echo "ops $op"; done
+        for op in $ops test_model_as_reference test_recompute test_branches 'cached*'; do echo "ops $op"; done
     } | xargs -P "$2" -L 1 ./run.sh part "$1"
 }
 
