@@ -38,6 +38,11 @@ static double batch_flops(const struct heed_config *c, const struct packed *b)
     double ff = d * (feed_forward_outputs(c) + feed_forward_width(c));
     for (int i = 0; i < b->n; i++) {
         double s = b->src_len[i], t = b->tgt_len[i];
+        if (config_linear(c)) { /* each key goes into a state, each query is multiplied by one */
+            enc += 2 * s * d * config_d_k(c);
+            dec += (3 * t + s) * d * config_d_k(c);
+            continue;
+        }
         enc += 2 * s * s * d;
         dec += t * t * d + 2 * t * s * d;
     }
