@@ -36,6 +36,7 @@ static double batch_flops(const struct heed_config *c, const struct packed *b)
 {
     double d = c->d_model, src = b->rows_src, tgt = b->rows_tgt, enc = 0, dec = 0;
     double ff = d * (feed_forward_outputs(c) + feed_forward_width(c));
+    if (config_experts(c)) ff = ff * config_experts_per_token(c) + d * config_experts(c);
     for (int i = 0; i < b->n; i++) {
         double s = b->src_len[i], t = b->tgt_len[i];
         if (config_linear(c)) { /* each key goes into a state, each query is multiplied by one */
