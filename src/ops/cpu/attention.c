@@ -112,7 +112,8 @@ static size_t parameter_floats(const struct attention *a)
 }
 static size_t transpose_floats(const struct attention *a)
 {
-    return (size_t)(a->relative_k.cols + a->relative_v.cols) * padded(a->relative_k.rows);
+    size_t n = (size_t)(a->relative_k.cols + a->relative_v.cols) * padded(a->relative_k.rows);
+    return n ? n + TABLE_PAD : 0; /* a vector may begin at any number of the last row */
 }
 
 /* Makes memory for so many floats; false where there is none, and then sync returns an error. */
@@ -174,11 +175,18 @@ static struct attention_grad task_grad(const struct attention_grad *g, float *p)
     return own;
 }
 
-static void add_table(struct mat to, struct mat from)
+/* to += the same table of each task, in order. from: that of the first task, `step` floats before
+ * that of the next */
+static void add_tables(const struct cpu *cpu, struct mat to, struct mat from, size_t step,
+                       long tasks)
 {
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(to) * tasks))
     for (int r = 0; r < to.rows; r++)
-        for (int c = 0; c < to.cols; c++)
-            *(float *)mat_at(to, r, c) += *(const float *)mat_at(from, r, c);
+        for (long t = 0; t < tasks; t++) {
+            float *y = mat_at(to, r, 0);
+            const float *x = (const float *)mat_at(from, r, 0) + t * step;
+            for (int c = 0; c < to.cols; c++) y[c] += x[c];
+        }
 }
 
 /* ---- distributing the work ---- */
@@ -205,7 +213,7 @@ void cpu_attend(struct backend *be, const struct attention *a)
 }
 
 /* Most tasks of backward that have gradients of their own; this bounds their memory. */
-enum { OWN_GRADS = 256 };
+enum { OWN_GRADS = 128 };
 
 void cpu_attend_bwd(struct backend *be, const struct attention *a, const struct attention_grad *g)
 {
@@ -232,10 +240,9 @@ void cpu_attend_bwd(struct backend *be, const struct attention *a, const struct 
         for (int b = first; b < last; b++)
             cpu->attend->backward(a, &tables, &mine, b, kv_head, cpu_work(cpu));
     }
-    for (long t = 0; t < tasks && own; t++) {
-        struct attention_grad mine = task_grad(g, grads + t * own);
-        add_table(g->drelative_k, mine.drelative_k);
-        add_table(g->drelative_v, mine.drelative_v);
-        add_table(g->dadditive, mine.dadditive);
-    }
+    if (!own || !tasks) return;
+    struct attention_grad first = task_grad(g, grads);
+    add_tables(cpu, g->drelative_k, first.drelative_k, own, tasks);
+    add_tables(cpu, g->drelative_v, first.drelative_v, own, tasks);
+    add_tables(cpu, g->dadditive, first.dadditive, own, tasks);
 }

@@ -106,7 +106,7 @@ INLINE void soften_as(const struct job *job, const struct tile *t, float *p, str
 /* One step of the online softmax: turns the scores of a tile into weights, W rows at a time. */
 static void soften(const struct job *job, const struct tile *t, float *p, struct running *run)
 {
-    if (job->a->window)
+    if (job->window)
         soften_as(job, t, p, run, true);
     else
         soften_as(job, t, p, run, false);
@@ -369,7 +369,7 @@ static void grad_scores(const struct job *job, const struct tile *t, struct back
     change_scores(job, t, m->p, m->score_distances);
     scores(job, t, m->ds, m->dout, job->ldv, m->vt, job->dv);
     if (job->a->relative_v.p) add_distances(job, t, m->ds, 0.0f, m->grad_distances);
-    if (job->a->window)
+    if (job->window)
         grad_softmax_as(job, t, m, true);
     else
         grad_softmax_as(job, t, m, false);
@@ -400,25 +400,21 @@ static void store_keys(const struct job *job, const struct attention_grad *g, co
     store_rows(g->dv, row, job->kv_head * job->dv, m->dv, job->ldv, t->nj, job->dv, 1.0f);
 }
 
-/* Adds to dk and dv what a tile contributes. */
-static void add_keys(const struct job *job, const struct tile *t, struct backward_panels *m)
+/* Adds to dk and dv, for `keys`, and to dq, for `queries`, what a tile contributes; more: whether
+ * dq has the sums of earlier tiles. */
+static void add_tile(const struct job *job, const struct attention_grad *g, const struct tile *t,
+                     bool keys, bool queries, bool more, struct backward_panels *m)
 {
-    weigh_back(job, t, m->dv, m->p, m->dout, job->ldv);
-    if (job->a->additive.p)
-        additive_keys(job, t, m->dk, m->ds, m->q, m->k);
-    else
-        weigh_back(job, t, m->dk, m->ds, m->q, job->ldk);
-}
-
-/* Adds to dq what a tile contributes; add is false for the first tile of these queries. */
-static void add_queries(const struct job *job, const struct attention_grad *g, const struct tile *t,
-                        bool add, struct backward_panels *m)
-{
-    if (job->a->additive.p)
-        additive_queries(job, t, m->dq, add, mat_at(g->dadditive, job->head, 0), m->ds, m->q, m->k);
-    else
-        weigh(job, t, m->dq, add, m->ds, m->k, job->ldk);
-    if (!job->a->relative_k.p) return;
+    const struct attention *a = job->a;
+    if (keys) weigh_back(job, t, m->dv, m->p, m->dout, job->ldv);
+    if (a->additive.p) {
+        additive_back(job, t, m->ds, m->q, m->k, keys ? m->dk : NULL, queries ? m->dq : NULL, more,
+                      mat_at(g->dadditive, job->head, 0));
+    } else {
+        if (keys) weigh_back(job, t, m->dk, m->ds, m->q, job->ldk);
+        if (queries) weigh(job, t, m->dq, more, m->ds, m->k, job->ldk);
+    }
+    if (!queries || !a->relative_k.p) return;
     sum_distances(job, t, m->p_distances, m->p);
     sum_distances(job, t, m->ds_distances, m->ds);
 }
@@ -434,10 +430,8 @@ static void add_head(const struct job *job, const struct attention_grad *g, int 
         if (!one_block && tile_sees(job, &t, 0, t.ni).to == 0) continue;
         load_queries(job, g, &t, m);
         grad_scores(job, &t, m);
-        add_keys(job, &t, m);
-        if (!one_block) continue;
-        add_queries(job, g, &t, false, m);
-        finish_queries(job, g, &t, m);
+        add_tile(job, g, &t, true, one_block, false, m);
+        if (one_block) finish_queries(job, g, &t, m);
     }
 }
 
@@ -475,7 +469,7 @@ static void backward_queries(const struct job *job, const struct attention_grad 
             t = tile_make(job, i, job->nq, j);
             load_keys(job, &t, m);
             grad_scores(job, &t, m);
-            add_queries(job, g, &t, more, m);
+            add_tile(job, g, &t, false, true, more, m);
             more = true;
         } while ((j = next_block(job, sees, j)) < sees.to);
         finish_queries(job, g, &t, m);

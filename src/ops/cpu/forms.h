@@ -23,23 +23,28 @@ enum { DISTANCES = QUERIES * (W + (DISTANCES_MAX + W - 1) / W * W + W) }; /* flo
 /* Width of a row of numbers for distances; the first is number W of the row. */
 static int distances_width(const struct job *job)
 {
-    return W + round_up(job->tables->relative_k.rows) + W;
+    return W + round_up(job->distances) + W;
+}
+/* The row of the tables for the lowest distance. */
+static int distances_row(const struct job *job)
+{
+    return job->tables->relative_k.rows / 2 + job->lowest;
 }
 
 /* Where in such a row the numbers of the W keys begin of which the first is at distance d. */
 INLINE int distance_at(const struct job *job, int d)
 {
-    int clip = job->tables->relative_k.rows / 2;
-    return W + clip + clamp(d, -clip - W, clip + 1);
+    return W + clamp(d - job->lowest, -W, job->distances);
 }
 
 /* y [ni] = x [ni][depth] tableT: the numbers for all distances of the rows x of some queries */
 static void distances_from(const struct job *job, int ni, float *y, const float *x, int ldx,
                            struct mat tablet)
 {
-    int ld = distances_width(job), n = tablet.cols;
+    int ld = distances_width(job), n = job->distances;
+    const float *columns = mat_at(tablet, 0, distances_row(job));
     for (int r = 0; r < ni; r += ROWS)
-        product(y + r * ld + W, ld, false, (struct left){x + r * ldx, ldx, 1}, tablet.p, tablet.ld,
+        product(y + r * ld + W, ld, false, (struct left){x + r * ldx, ldx, 1}, columns, tablet.ld,
                 int_min(ROWS, ni - r), tablet.rows, round_up(n));
     for (int r = 0; r < ni; r++, y += ld) {
         store(y, vf_all(y[W]));
@@ -81,7 +86,7 @@ static void sum_distances(const struct job *job, const struct tile *t, float *su
 /* Adds the sums for the distances beyond the first and the last to these. */
 static void close_distances(const struct job *job, int ni, float *sums)
 {
-    int ld = distances_width(job), n = job->tables->relative_k.rows;
+    int ld = distances_width(job), n = job->distances;
     for (int r = 0; r < ni; r++, sums += ld) {
         sums[W] += vf_sum(load(sums));
         sums[W + n - 1] += vf_sum(load(sums + W + n));
@@ -94,18 +99,20 @@ static void weigh_distances(const struct job *job, int ni, float *y, int ldy, co
 {
     int ld = distances_width(job);
     for (int r = 0; r < ni; r += ROWS)
-        product(y + r * ldy, ldy, true, (struct left){sums + r * ld + W, ld, 1}, table.p, table.ld,
-                int_min(ROWS, ni - r), table.rows, ldy);
+        product(y + r * ldy, ldy, true, (struct left){sums + r * ld + W, ld, 1},
+                mat_at(table, distances_row(job), 0), table.ld, int_min(ROWS, ni - r),
+                job->distances, ldy);
 }
 
-/* dtable [R][ldx] += sumsT [R][ni] x [ni][ldx] */
+/* dtable [R][ldx] += sumsT [R][ni] x [ni][ldx], for the distances that occur */
 static void weigh_distances_back(const struct job *job, int ni, struct mat dtable,
                                  const float *sums, const float *x, int ldx)
 {
     int ld = distances_width(job);
-    for (int d = 0; d < dtable.rows; d += ROWS)
-        product(mat_at(dtable, d, 0), dtable.ld, true, (struct left){sums + W + d, 1, ld}, x, ldx,
-                int_min(ROWS, dtable.rows - d), ni, ldx);
+    for (int d = 0; d < job->distances; d += ROWS)
+        product(mat_at(dtable, distances_row(job) + d, 0), dtable.ld, true,
+                (struct left){sums + W + d, 1, ld}, x, ldx, int_min(ROWS, job->distances - d), ni,
+                ldx);
 }
 
 /* ---- window ---- */
@@ -131,23 +138,18 @@ static void change_scores(const struct job *job, const struct tile *t, float *p,
     const struct attention *a = job->a;
     if (a->alibi || a->relative_k.p)
         add_distances(job, t, p, job->slope, a->relative_k.p ? numbers : NULL);
-    if (a->window) hide_keys(job, t, p);
+    if (job->window) hide_keys(job, t, p);
 }
 
 /* ---- additive scores ---- */
 
-/* tanh(x) within two units in the last place: (1 - e^-2|x|) / (1 + e^-2|x|), and near 0, where that
- * would cancel, an odd polynomial. A NaN stays a NaN. */
+/* tanh(x) = (1 - e^-2|x|) / (1 + e^-2|x|) with the sign of x. The error is at most 1e-7 everywhere,
+ * also near 0: scores are sums of many of these numbers. A NaN stays a NaN. */
 INLINE vf vf_tanh(vf x)
 {
-    vf z = x * x, size = vf_max(-x, x), e = vf_exp(-2.0f * size);
-    vf far = (1.0f - e) / (1.0f + e);
-    vf p = vf_all(-5.70498872745e-3f);
-    p = p * z + 2.06390887954e-2f;
-    p = p * z - 5.37397155531e-2f;
-    p = p * z + 1.33314422036e-1f;
-    p = p * z - 3.33332819422e-1f;
-    return vf_pick(size < 0.625f, p * z * x + x, vf_pick(x < 0.0f, -far, far));
+    vu sign = vu_bits(x) & 0x80000000u;
+    vf e = vf_exp(-2.0f * vf_bits(vu_bits(x) ^ sign));
+    return vf_bits(vu_bits((1.0f - e) / (1.0f + e)) ^ sign);
 }
 
 /* p [ni][ld] = the sum over the columns c of additive[c] * tanh(q[c] + k[c]) */
@@ -166,44 +168,41 @@ static void additive_scores(const struct job *job, const struct tile *t, float *
     }
 }
 
-/* dk [nj][ldk] += what the gradient ds [ni][ld] of the scores gives */
-static void additive_keys(const struct job *job, const struct tile *t, float *dk, const float *ds,
-                          const float *q, const float *k)
+/* What the gradient ds [ni][ld] of the scores gives: for `keys` dk [nj][ldk] += it, for `queries`
+ * dq [ni][ldk] (+)= it and da [ldk] += it, the gradient of this head's row of additive. */
+INLINE void additive_back_as(const struct job *job, const struct tile *t, const float *ds,
+                             const float *q, const float *k, bool keys, float *dk, bool queries,
+                             float *dq, bool add, float *da)
 {
     const float *a = mat_at(job->tables->additive, job->head, 0);
-    for (int r = 0; r < t->ni; r++, ds += t->ld, q += job->ldk) {
+    for (int r = 0; r < t->ni; r++, ds += t->ld, q += job->ldk, dq += queries ? job->ldk : 0) {
         struct key_span s = tile_sees(job, t, r, 1);
         for (int c = 0; c < job->ldk; c += W) {
-            vf x = load(q + c), weight = load(a + c);
-            for (int j = span_start(s); j < s.to; j++) {
-                float *to = dk + j * job->ldk + c;
-                vf y = vf_tanh(x + load(k + j * job->ldk + c));
-                store(to, load(to) + ds[j] * weight * (1.0f - y * y));
-            }
-        }
-    }
-}
-
-/* dq [ni][ldk] (+)= what the gradient ds [ni][ld] of the scores gives, and da [ldk], the gradient
- * of this head's row of additive, likewise */
-static void additive_queries(const struct job *job, const struct tile *t, float *dq, bool add,
-                             float *da, const float *ds, const float *q, const float *k)
-{
-    const float *a = mat_at(job->tables->additive, job->head, 0);
-    for (int r = 0; r < t->ni; r++, ds += t->ld, q += job->ldk, dq += job->ldk) {
-        struct key_span s = tile_sees(job, t, r, 1);
-        for (int c = 0; c < job->ldk; c += W) {
-            vf x = load(q + c), sum = {0}, dweight = {0};
+            vf x = load(q + c), weight = load(a + c), sum = {0}, dweight = {0};
             for (int j = span_start(s); j < s.to; j++) {
                 vf y = vf_tanh(x + load(k + j * job->ldk + c));
-                sum += ds[j] * (1.0f - y * y);
+                vf d = ds[j] * weight * (1.0f - y * y);
+                sum += d;
                 dweight += ds[j] * y;
+                if (keys) store(dk + j * job->ldk + c, load(dk + j * job->ldk + c) + d);
             }
-            sum *= load(a + c);
+            if (!queries) continue;
             store(dq + c, add ? load(dq + c) + sum : sum);
             store(da + c, load(da + c) + dweight);
         }
     }
+}
+
+/* dk is NULL where it is not wanted, and so is dq. */
+static void additive_back(const struct job *job, const struct tile *t, const float *ds,
+                          const float *q, const float *k, float *dk, float *dq, bool add, float *da)
+{
+    if (dk && dq)
+        additive_back_as(job, t, ds, q, k, true, dk, true, dq, add, da);
+    else if (dk)
+        additive_back_as(job, t, ds, q, k, true, dk, false, NULL, false, NULL);
+    else
+        additive_back_as(job, t, ds, q, k, false, NULL, true, dq, add, da);
 }
 
 #endif

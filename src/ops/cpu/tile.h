@@ -46,6 +46,10 @@ struct job {
     int queries, keys;  /* largest numbers of a tile */
     float scale;
     float slope; /* what alibi subtracts from a score for each position of distance */
+    bool window; /* whether some query does not see a key because of the window */
+    /* The distances of queries and the keys they see that have a row of their own in relative_k:
+     * the lowest, and how many. Those beyond share the first or the last of these rows. */
+    int lowest, distances;
 };
 
 /* Turns the job into that of another head that shares the key/value head. */
@@ -72,6 +76,10 @@ static struct job job_make(const struct attention *a, const struct attend_tables
     j.queries = int_min(QUERIES, QPANEL / wide);
     j.keys = clamp(KPANEL / wide / 16 * 16, 16, KEYS);
     j.scale = a->additive.p ? 1.0f : 1.0f / sqrtf((float)j.dk);
+    j.window = a->window && a->window < j.nk - 1;
+    int clip = a->relative_k.rows / 2, reach = j.window && !a->global ? a->window : j.nk;
+    j.lowest = -int_min(clip, reach);
+    j.distances = 1 - j.lowest + (s->causal ? 0 : -j.lowest);
     job_set_head(&j, head);
     return j;
 }
@@ -98,7 +106,7 @@ static int job_position(const struct job *j, int i)
 static struct key_span job_sees(const struct job *j, int i, int n)
 {
     struct key_span b = attention_sees(j->a, job_position(j, i + n - 1), j->nk);
-    if (!j->a->window) return b;
+    if (!j->window) return b;
     struct key_span a = attention_sees(j->a, job_position(j, i), j->nk);
     return (struct key_span){int_min(b.first, a.from), a.from, int_max(a.to, b.to)};
 }
@@ -141,7 +149,7 @@ INLINE struct key_span tile_sees_as(const struct job *job, const struct tile *t,
 }
 INLINE struct key_span tile_sees(const struct job *job, const struct tile *t, int r, int n)
 {
-    return tile_sees_as(job, t, r, n, job->a->window > 0);
+    return tile_sees_as(job, t, r, n, job->window);
 }
 
 /* The first vector that has keys of a span of a tile. */
@@ -158,7 +166,7 @@ static void tile_seen_by(const struct job *job, const struct tile *t, int c, int
     int position = job_position(job, t->i), key = t->j + c; /* of the first row and the first key */
     *first = a->seqs.causal ? clamp(key - position, 0, t->ni) : 0;
     *last = t->ni;
-    if (!a->window || key < a->global) return;
+    if (!job->window || key < a->global) return;
     *last = clamp(key + n + a->window - position, *first, t->ni);
     if (position >= a->global) *first = clamp(key - a->window - position, *first, *last);
 }
