@@ -7,7 +7,8 @@
 # Writes OUT/length.tsv (what bench_length measured), OUT/length.md (a table) and OUT/length.svg (a
 # picture; docs/variants-length.svg is one); OUT is build/variants by default. BENCH names the program
 # (build/benchmarks/bench_length), DEVICE the device (cuda:0), PRECISION f32 or bf16 (bf16 on a GPU),
-# TO the longest n (16384), SET more fields of config.json (SET="encoder_layers=1 decoder_layers=1").
+# TO the longest n (16384), SET more fields of config.json (SET="encoder_layers=1 decoder_layers=1"), TITLE
+# what the picture says of model and machine.
 # A kind that the program does not know is left out.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -49,6 +50,6 @@ awk -F '\t' '
     }
     END { print ""; for (k = 1; k <= kinds; k++) if (kind[k] in text) print "- " kind[k] ", n from " text[kind[k]] }
 ' "$out/length.tsv" >"$out/length.md"
-awk -v title="tiny model, $precision, ${device%%:*}; the other side of the pair has 256 tokens" -f recipes/variants/length.awk \
+awk -v title="${TITLE:-tiny, $precision, $device}; the other side of a pair has 256 tokens" -f recipes/variants/length.awk \
     "$out/length.tsv" >"$out/length.svg"
 cat "$out/length.md"
