@@ -86,7 +86,8 @@ static void run_add_columns(const struct work *w)
 static void run_drop(const struct work *w)
 {
     for (int r = 0; r < ROWS; r++)
-        w->k->activate(row_of(w, w->a, r), row_of(w, w->a, r), w->n, w->t, ACT_NONE, mask_of(w, r));
+        w->k->activate(row_of(w, w->a, r), NULL, row_of(w, w->a, r), w->n, w->t, ACT_NONE,
+                       mask_of(w, r));
 }
 
 static void run_relu_bwd(const struct work *w)

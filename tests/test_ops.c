@@ -70,9 +70,9 @@ static void call_rotate(struct backend *be, const struct trial *t, const struct 
 
 /* ---- linear ---- */
 
-static struct activation activation_of(const struct trial *t, struct mat z)
+static struct activation activation_of(const struct trial *t, struct mat slope)
 {
-    return (struct activation){.kind = t->activation, .z = z, .drop = t->drop};
+    return (struct activation){.kind = t->activation, .slope = slope, .drop = t->drop};
 }
 
 static void plan_linear(struct trial *t)
@@ -81,7 +81,8 @@ static void plan_linear(struct trial *t)
     act(t, IN, "x", t->rows, t->cols, t->act);
     par(t, IN, "w", t->out, t->cols, t->act);
     t->flags &BIAS ? par(t, IN, "b", 1, t->out, TYPE_F32) : absent(t);
-    t->flags &KEEP ? act(t, OUT, "z", t->rows, t->out, t->act) : absent(t);
+    bool slope = t->flags & KEEP && activation_keeps_slope(t->activation);
+    slope ? act(t, OUT, "slope", t->rows, t->out, t->act), stands_beside(t, 0) : absent(t);
 }
 static void call_linear(struct backend *be, const struct trial *t, const struct mat *m,
                         const int32_t *ints)
@@ -99,11 +100,12 @@ static void plan_linear_bwd(struct trial *t)
     act(t, IN, "dy", t->rows, t->out, t->act);
     act(t, IN, "x", t->rows, t->cols, t->act);
     par(t, IN, "w", t->out, t->cols, t->act);
-    bool keep = t->flags & KEEP || activation_needs_z(t->activation);
-    keep ? slot_add(t, IN, "z", t->rows, t->cols, t->act, true, -4, 4) : absent(t);
+    bool slope = activation_keeps_slope(t->activation);
+    slope ? slot_add(t, IN, "slope", t->rows, t->cols, t->act, true, -1.2f, 1.2f) : absent(t);
 }
-/* Without z x is as linear leaves it: what is zero in it agrees with the mask. With z the x of a
- * trial has nothing to do with it: the gradient of x may not depend on x. */
+/* Without a slope x is as linear leaves it: what is zero in it agrees with the mask. With a slope
+ * the x of a trial has nothing to do with it: the gradient of x may not depend on x, nor on the
+ * mask, which the slope includes. */
 static void prepare_linear_bwd(struct backend *ref, const struct trial *t, const struct mat *m)
 {
     (void)ref;
@@ -640,7 +642,7 @@ static const struct op_case cases[] = {
     {"rotate", plan_rotate, call_rotate, grid, large_grid, .flags = VIEW | OPPOSITE},
     {"embed_bwd", plan_embed_bwd, call_embed_bwd, grid, large_grid, .flags = DROP | VIEW | PLACED},
     {"linear_bwd", plan_linear_bwd, call_linear_bwd, products, large_products,
-     .flags = DROP | VIEW | ACTIVE | BIAS | KEEP, .prepare = prepare_linear_bwd},
+     .flags = DROP | VIEW | ACTIVE | BIAS, .prepare = prepare_linear_bwd},
     {"linear_bwd", plan_linear_bwd, call_linear_bwd, products, large_products,
      .flags = VIEW | BETA | NODX}, /* where nothing else is done to dx */
     {"bias_bwd", plan_bias_bwd, call_bias_bwd, grid, large_grid, .flags = VIEW},
@@ -665,8 +667,7 @@ static const struct op_case cases[] = {
      large_routed_products, .flags = DROP | VIEW | ACTIVE | KEEP | LIMITED},
     {"combine", plan_combine, call_combine, grid, large_routed, .flags = VIEW | LIMITED},
     {"experts_linear_bwd", plan_experts_linear_bwd, call_experts_linear_bwd, routed_products,
-     large_routed_products, .flags = DROP | VIEW | ACTIVE | KEEP | LIMITED,
-     .prepare = prepare_linear_bwd},
+     large_routed_products, .flags = DROP | VIEW | ACTIVE | LIMITED, .prepare = prepare_linear_bwd},
     {"route_bwd", plan_route_bwd, call_route_bwd, grid, large_routed,
      .flags = VIEW | BETA | GRAD | LIMITED},
     {"xent", plan_xent, call_xent, vocabularies, large_vocabularies, .flags = VIEW | GRAD},

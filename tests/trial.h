@@ -34,7 +34,7 @@ enum flag {
     BIAS = 8,    /* a bias in linear, and in backward its gradient */
     BETA = 16,   /* dx is added to; without: written over NaNs */
     NODX = 32,   /* linear_bwd without dx */
-    KEEP = 64,   /* what backward needs is kept: xhat and rstd of add_norm, z of linear */
+    KEEP = 64,   /* what backward needs is kept: xhat and rstd of add_norm, slope of linear */
     ALIAS = 128, /* add_norm's y is x */
     GRAD = 256,  /* xent turns logits into gradients */
     CAUSAL = 512,
@@ -62,6 +62,8 @@ struct slot {
     bool ints;                 /* holds int32, compared exactly */
     bool coarse;               /* may be computed from numbers rounded to the activations' type */
     const struct slot *sum_of; /* this is the sum of its stored rows; NULL: it is no such sum */
+    const struct slot *beside; /* this slot and that are functions of the same sums, whose rounding
+                                * in f32 grows with the numbers of that; NULL: there is none */
     size_t at;                 /* offset of dev.p in the picture */
     struct mat dev;            /* its p points into the picture */
     struct mat ref;            /* f64 unless like_device */
@@ -210,6 +212,12 @@ static void like_device(struct trial *t)
 static void sums_rows(struct trial *t, int of)
 {
     t->slot[t->slots - 1].sum_of = &t->slot[of];
+}
+
+/* The last slot is a function of the same sums as this one, which is about as large as they are. */
+static void stands_beside(struct trial *t, int other)
+{
+    t->slot[t->slots - 1].beside = &t->slot[other];
 }
 
 static void absent(struct trial *t)
@@ -381,16 +389,27 @@ static double expected(const struct trial *t, const struct slot *s, const struct
     return x;
 }
 
-/* The difference of one element, relative to the tolerance; NaN where one is finite and the other
- * is not. act: the type of activations */
-static double part_off(const struct slot *s, enum type act, struct mat found, int row, int col,
-                       double want, double largest)
+/* The largest finite number of the reference, or 1. */
+static double largest_of(const struct slot *s)
 {
-    struct tolerance tol = tolerance_of(s->coarse ? act : s->dev.type);
+    double largest = 1;
+    for (int i = 0; i < s->ref.rows; i++)
+        for (int c = 0; c < s->ref.cols; c++) {
+            double x = fabs(number(s->ref, i, c));
+            if (isfinite(x) && x > largest) largest = x;
+        }
+    return largest;
+}
+
+/* The difference of one element, relative to the tolerance, which is self * the element + slack;
+ * NaN where one is finite and the other is not */
+static double part_off(const struct slot *s, struct mat found, int row, int col, double want,
+                       double self, double slack)
+{
     double a = number(found, row, col);
     if (s->ints) return memcmp(mat_at(found, row, col), mat_at(s->ref, row, col), 4) ? NAN : 0;
     if (a == want || (isnan(a) && isnan(want))) return 0;
-    return fabs(a - want) / (tol.self * fabs(want) + tol.largest * largest);
+    return fabs(a - want) / (self * fabs(want) + slack);
 }
 
 /* Whether a row is a result; the padding between the rows of experts is not. */
@@ -402,16 +421,13 @@ static bool compared(const struct trial *t, const struct slot *s, int row)
 static void check_slot(struct trial *t, const struct slot *s, const struct mat *m)
 {
     struct mat found = m[s - t->slot];
-    double largest = 1;
-    for (int i = 0; i < found.rows; i++)
-        for (int c = 0; c < found.cols; c++) {
-            double x = fabs(number(s->ref, i, c));
-            if (isfinite(x) && x > largest) largest = x;
-        }
+    struct tolerance tol = tolerance_of(s->coarse ? t->act : s->dev.type);
+    double slack = tol.largest * largest_of(s);
+    if (s->beside) slack += tolerance_of(TYPE_F32).largest * largest_of(s->beside);
     for (int i = 0; i < found.rows && !t->failed; i++)
         for (int c = 0; c < found.cols && !t->failed && compared(t, s, i); c++) {
             double want = expected(t, s, m, i, c);
-            double off = part_off(s, t->act, found, i, c, want, largest);
+            double off = part_off(s, found, i, c, want, tol.self, slack);
             if (t->tally && off > t->tally->worst) t->tally->worst = off;
             if (off <= 1) continue;
             if (s->ints)

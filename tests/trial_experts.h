@@ -10,7 +10,7 @@
 #include "ops/drop.h"
 #include "trial.h"
 
-static struct activation activation_of(const struct trial *t, struct mat z);
+static struct activation activation_of(const struct trial *t, struct mat slope);
 
 /* From 1 to 6 experts, of which a row chooses 1 to 3. */
 static int trial_experts(const struct trial *t)
@@ -193,7 +193,8 @@ static void plan_experts_linear(struct trial *t)
     taken(t, IN, "x", t->cols, -1, 1);
     par(t, IN, "w", experts * t->out, t->cols, t->act);
     par(t, IN, "b", experts, t->out, TYPE_F32);
-    t->flags &KEEP ? taken(t, OUT, "z", t->out, 0, 0) : absent(t);
+    bool slope = t->flags & KEEP && activation_keeps_slope(t->activation);
+    slope ? taken(t, OUT, "slope", t->out, 0, 0), stands_beside(t, 0) : absent(t);
 }
 static void call_experts_linear(struct backend *be, const struct trial *t, const struct mat *m,
                                 const int32_t *ints)
@@ -212,8 +213,8 @@ static void plan_experts_linear_bwd(struct trial *t)
     taken(t, IN, "dy", t->out, -1, 1);
     taken(t, IN, "x", t->cols, -1, 1);
     par(t, IN, "w", experts * t->out, t->cols, t->act);
-    bool keep = t->flags & KEEP || activation_needs_z(t->activation);
-    keep ? taken(t, IN, "z", t->cols, -4, 4) : absent(t);
+    bool slope = activation_keeps_slope(t->activation);
+    slope ? taken(t, IN, "slope", t->cols, -1.2f, 1.2f) : absent(t);
 }
 static void call_experts_linear_bwd(struct backend *be, const struct trial *t, const struct mat *m,
                                     const int32_t *ints)

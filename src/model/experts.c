@@ -66,9 +66,10 @@ void experts_layout(struct expert_acts *a, struct layout *l, int rows)
     r->asked = arena_take(&l->arena, r->experts * sizeof *r->asked);
     r->rows = arena_take(&l->arena, r->experts * sizeof *r->rows);
     r->start = arena_take(&l->arena, (r->experts + 1) * sizeof *r->start);
-    if (feed_forward_has_z(l))
-        a->z = layout_take(l, taken, feed_forward_outputs(c), l->precision.act);
-    a->h = layout_take(l, taken, feed_forward_width(c), l->precision.act);
+    int width = feed_forward_width(c);
+    if (feed_forward_gated(c)) a->z = layout_take(l, taken, 2 * width, l->precision.act);
+    if (feed_forward_keeps_slope(l)) a->slope = layout_take(l, taken, width, l->precision.act);
+    a->h = layout_take(l, taken, width, l->precision.act);
     a->out = layout_take(l, taken, c->d_model, l->precision.act);
 }
 
@@ -87,6 +88,7 @@ void experts_bind(struct expert_acts *a, int rows)
     a->routing.p = mat_top(a->routing.p, rows);
     a->routing.gate = mat_top(a->routing.gate, rows);
     a->z = mat_top(a->z, taken);
+    a->slope = mat_top(a->slope, taken);
     a->h = mat_top(a->h, taken);
     a->out = mat_top(a->out, taken);
 }
@@ -112,7 +114,7 @@ void experts_forward(const struct pass *p, const struct expert_weights *w,
     const struct ops *op = p->be->op;
     struct routing routing = routing_of(p, a, site);
     struct mat taken = mat_top(p->scratch->taken, a->h.rows);
-    struct activation f = feed_forward_activation(p, a->z, site), none = {0};
+    struct activation f = feed_forward_activation(p, a->slope, site), none = {0};
     op->route(p->be, &routing, x, w->router);
     op->dispatch(p->be, taken, x, &routing, false);
     if (feed_forward_gated(p->config)) {
@@ -135,7 +137,7 @@ void experts_backward(const struct pass *p, const struct expert_weights *w,
     bool gated = feed_forward_gated(p->config);
     struct mat taken = mat_top(p->scratch->taken, rows), d = mat_top(p->scratch->dtaken, rows);
     struct mat dh = mat_top(p->scratch->dh, rows), dz = gated ? mat_top(p->scratch->dz, rows) : dh;
-    struct activation f = feed_forward_activation(p, a->z, site), none = {0};
+    struct activation f = feed_forward_activation(p, a->slope, site), none = {0};
     op->dispatch(p->be, d, dr, &routing, true);
     op->experts_linear_bwd(p->be, dh, all(p, g->b2), all(p, g->w2), d, a->h, all(p, w->w2),
                            gated ? none : f, &routing);

@@ -21,7 +21,7 @@ struct expert_weights {
 
 struct expert_acts {
     struct routing routing; /* its results; what goes into it is filled in by each pass */
-    struct mat z, h;        /* [taken,F] as in feed_forward_acts */
+    struct mat z, slope, h; /* as in feed_forward_acts, [taken,...] */
     struct mat out;         /* [taken,D] the experts' outputs */
 };
 

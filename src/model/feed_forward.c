@@ -41,10 +41,9 @@ void feed_forward_walk(struct walk *k, struct feed_forward_weights *w, const str
     norm_walk(k, &w->norm, c);
 }
 
-bool feed_forward_has_z(const struct layout *l)
+bool feed_forward_keeps_slope(const struct layout *l)
 {
-    const struct heed_config *c = l->config;
-    return feed_forward_gated(c) || (l->keep && activation_needs_z(config_activation(c)));
+    return l->keep && activation_keeps_slope(config_activation(l->config));
 }
 
 void feed_forward_layout(struct feed_forward_acts *a, struct layout *l, int rows)
@@ -53,9 +52,10 @@ void feed_forward_layout(struct feed_forward_acts *a, struct layout *l, int rows
     if (config_experts(c)) {
         experts_layout(&a->experts, l, rows);
     } else {
-        if (feed_forward_has_z(l))
-            a->z = layout_take(l, rows, feed_forward_outputs(c), l->precision.act);
-        a->h = layout_take(l, rows, feed_forward_width(c), l->precision.act);
+        int width = feed_forward_width(c);
+        if (feed_forward_gated(c)) a->z = layout_take(l, rows, 2 * width, l->precision.act);
+        if (feed_forward_keeps_slope(l)) a->slope = layout_take(l, rows, width, l->precision.act);
+        a->h = layout_take(l, rows, width, l->precision.act);
     }
     a->y = norm_output_layout(l, rows);
     norm_layout(&a->norm, l, rows);
@@ -74,15 +74,16 @@ void feed_forward_scratch(struct scratch *s, struct layout *l, int rows)
 void feed_forward_bind(struct feed_forward_acts *a, int rows)
 {
     a->z = mat_top(a->z, rows);
+    a->slope = mat_top(a->slope, rows);
     a->h = mat_top(a->h, rows);
     experts_bind(&a->experts, rows);
     a->y = mat_top(a->y, rows);
     norm_bind(&a->norm, rows);
 }
 
-struct activation feed_forward_activation(const struct pass *p, struct mat z, uint32_t site)
+struct activation feed_forward_activation(const struct pass *p, struct mat slope, uint32_t site)
 {
-    return (struct activation){config_activation(p->config), z,
+    return (struct activation){config_activation(p->config), slope,
                                drop_at(p, p->config->ff_dropout, site)};
 }
 
@@ -91,7 +92,7 @@ static void inner_forward(const struct pass *p, const struct feed_forward_weight
                           const struct feed_forward_acts *a, struct mat x, uint32_t site)
 {
     const struct ops *op = p->be->op;
-    struct activation f = feed_forward_activation(p, a->z, site);
+    struct activation f = feed_forward_activation(p, a->slope, site);
     if (feed_forward_gated(p->config)) {
         op->linear(p->be, a->z, x, w->w1, w->b1, (struct activation){0});
         op->gate(p->be, a->h, a->z, f.drop);
@@ -106,7 +107,7 @@ static struct mat inner_backward(const struct pass *p, const struct feed_forward
                                  const struct feed_forward_acts *a, struct mat dr, uint32_t site)
 {
     const struct ops *op = p->be->op;
-    struct activation f = feed_forward_activation(p, a->z, site);
+    struct activation f = feed_forward_activation(p, a->slope, site);
     struct mat dh = mat_top(p->scratch->dh, dr.rows), dz = mat_top(p->scratch->dz, dr.rows);
     if (!feed_forward_gated(p->config)) {
         op->linear_bwd(p->be, dh, 0, g->b1, g->w2, dr, a->h, w->w2, f);

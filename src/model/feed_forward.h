@@ -13,9 +13,9 @@ struct feed_forward_weights {
 };
 
 struct feed_forward_acts {
-    struct mat z; /* [N,F] input of the activation; absent where backward does not need it; gated:
-                   * [N,2F] input of the gate */
-    struct mat h; /* [N,F] output of either, after dropout */
+    struct mat z;     /* gated: [N,2F] input of the gate */
+    struct mat slope; /* [N,F] of the activation (ops.h); absent where backward does not need it */
+    struct mat h;     /* [N,F] output of gate or activation, after dropout */
     struct expert_acts experts; /* in place of these, with ff moe */
     struct norm_acts norm;
     struct mat y; /* [N,D] output of the sub-layer; see norm_output_layout */
@@ -28,10 +28,10 @@ bool feed_forward_gated(const struct heed_config *c);
 int feed_forward_width(const struct heed_config *c);
 /* Outputs of the first linear: F, with a gate 2F. */
 int feed_forward_outputs(const struct heed_config *c);
-/* Whether the input z of the activation or gate is stored, ... */
-bool feed_forward_has_z(const struct layout *l);
+/* Whether the slope of the activation is stored, ... */
+bool feed_forward_keeps_slope(const struct layout *l);
 /* ... and the activation of the first linear, with the dropout behind it. */
-struct activation feed_forward_activation(const struct pass *p, struct mat z, uint32_t site);
+struct activation feed_forward_activation(const struct pass *p, struct mat slope, uint32_t site);
 
 void feed_forward_walk(struct walk *k, struct feed_forward_weights *w, const struct heed_config *c);
 void feed_forward_layout(struct feed_forward_acts *a, struct layout *l, int rows);

@@ -113,9 +113,10 @@ struct drop {
 /* The identity and what linear can do to a product. */
 enum activation_kind { ACT_NONE, ACT_RELU, ACT_GELU, ACT_SILU, ACT_KINDS };
 
-/* Whether backward needs the input z of the activation. For ReLU its output after dropout is
- * enough: an element above 0 was above 0 before and was not dropped; at 0 the gradient is 0. */
-static inline bool activation_needs_z(enum activation_kind kind)
+/* Whether backward needs the slope of this kind, so that linear stores it. For ReLU its output
+ * after dropout is enough: an element above 0 was above 0 before and was not dropped; at 0 the
+ * gradient is 0. */
+static inline bool activation_keeps_slope(enum activation_kind kind)
 {
     return kind != ACT_NONE && kind != ACT_RELU;
 }
@@ -124,8 +125,9 @@ static inline bool activation_needs_z(enum activation_kind kind)
  * function that kind names. {0}: y = z. */
 struct activation {
     enum activation_kind kind;
-    struct mat z; /* a matrix like y, in which linear stores z for backward. Absent: z is not
-                   * stored, because no backward follows or it does not need z */
+    struct mat slope; /* a matrix like y, in which linear stores the derivative of y by z, dropout
+                       * included, for backward. Absent where activation_keeps_slope is false, and
+                       * where no backward follows */
     struct drop drop;
 };
 
@@ -426,9 +428,10 @@ struct ops {
                       double scale, struct drop d);
     /* dw += dyT x; dx = beta*dx + dy w (dx absent: not computed). f is the activation with which
      * the linear before this one computed x = drop(f(z)). dx is multiplied by the derivative of
-     * that too, so it becomes the gradient of that linear's z, and db (absent: not computed) +=
-     * column sums of dx as stored, the gradient of that linear's bias. Where f is not {0} or db is
-     * present, dx is present and beta is 0. */
+     * that too, which is f.slope where the kind keeps one and follows from x and f.drop otherwise.
+     * So dx becomes the gradient of that linear's z, and db (absent: not computed) += column sums
+     * of dx as stored, the gradient of that linear's bias. Where f is not {0} or db is present, dx
+     * is present and beta is 0. */
     void (*linear_bwd)(struct backend *be, struct mat dx, float beta, struct mat db, struct mat dw,
                        struct mat dy, struct mat x, struct mat w, struct activation f);
     /* db += column sums of dy as stored: the gradient of a bias b in y = x wT + b where nothing

@@ -35,38 +35,23 @@ INLINE vf logistic(vf z, vf *slope)
     return vf_pick(z < 0.0f, e, vf_all(1)) * r;
 }
 
-/* f(z) */
-INLINE vf activation_value(enum activation_kind kind, vf z)
+/* f(z), where f is not ReLU, which is part of the products. *slope: f'(z) */
+INLINE vf activation(enum activation_kind kind, vf z, vf *slope)
 {
-    vf slope;
+    vf factor, d;
     switch (kind) {
-    case ACT_RELU:
-        return vf_max(vf_all(0), z); /* a NaN stays a NaN */
     case ACT_GELU:
-        return z * normal_distribution(z, &slope);
+        factor = normal_distribution(z, &d);
+        break;
     case ACT_SILU:
-        return z * logistic(z, &slope);
+        factor = logistic(z, &d);
+        break;
     default:
+        *slope = vf_all(1);
         return z;
     }
-}
-
-/* f'(z) */
-INLINE vf activation_derivative(enum activation_kind kind, vf z)
-{
-    vf slope, value;
-    switch (kind) {
-    case ACT_RELU:
-        return vf_pick(z > 0.0f, vf_all(1), vf_all(0));
-    case ACT_GELU:
-        value = normal_distribution(z, &slope);
-        return value + z * slope;
-    case ACT_SILU:
-        value = logistic(z, &slope);
-        return value + z * slope;
-    default:
-        return vf_all(1);
-    }
+    *slope = factor + z * d;
+    return z * factor;
 }
 
 #endif

@@ -243,7 +243,7 @@ static void cpu_add_bwd(struct backend *be, struct mat dr, struct mat drb, struc
     struct cpu *cpu = cpu_of(be);
 #pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(dy)))
     for (int i = 0; i < dy.rows; i++)
-        cpu->k->activate(mat_at(dr, i, 0), mat_at(dy, i, 0), dy.cols, dy.type, ACT_NONE,
+        cpu->k->activate(mat_at(dr, i, 0), NULL, mat_at(dy, i, 0), dy.cols, dy.type, ACT_NONE,
                          drop_row(d, (uint64_t)i));
     if (drb.p) cpu_bias_bwd(be, drb, dr);
 }

@@ -371,57 +371,57 @@ static void add_columns(float *db, const void *dy, int ld, int rows, int n, enum
 
 /* ---- activation and dropout: paper 3.3, 5.4 ---- */
 
-INLINE void activate_at(void *y, const void *z, int i, int k, enum type t, enum activation_kind f,
-                        struct drop_row d)
+INLINE void activate_at(void *y, void *slope, const void *z, int i, int k, enum type t,
+                        enum activation_kind f, struct drop_row d)
 {
-    vf x = activation_value(f, vf_load_part(z, i, k, 0, t));
+    vf derivative, x = activation(f, vf_load_part(z, i, k, 0, t), &derivative);
     vf_store_part(y, i, k, masked(x, d, i), t);
+    if (slope) vf_store_part(slope, i, k, masked(derivative, d, i), t);
 }
 
-INLINE void activate_body(void *y, const void *z, int n, enum type t, enum activation_kind f,
-                          struct drop_row d)
+INLINE void activate_body(void *y, void *slope, const void *z, int n, enum type t,
+                          enum activation_kind f, struct drop_row d)
 {
     int i = 0;
-    for (; i + W <= n; i += W) activate_at(y, z, i, W, t, f, d);
-    if (i < n) activate_at(y, z, i, n - i, t, f, d);
+    for (; i + W <= n; i += W) activate_at(y, slope, z, i, W, t, f, d);
+    if (i < n) activate_at(y, slope, z, i, n - i, t, f, d);
 }
 
 /* Dropout alone is compiled apart from the activations: it is what most calls ask for. */
-INLINE void activate_typed(void *y, const void *z, int n, enum type t, enum activation_kind f,
-                           struct drop_row d)
+INLINE void activate_typed(void *y, void *slope, const void *z, int n, enum type t,
+                           enum activation_kind f, struct drop_row d)
 {
-    if (f == ACT_NONE)
-        activate_body(y, z, n, t, ACT_NONE, d);
+    if (slope)
+        activate_body(y, slope, z, n, t, f, d);
+    else if (f == ACT_NONE)
+        activate_body(y, NULL, z, n, t, ACT_NONE, d);
     else
-        activate_body(y, z, n, t, f, d);
+        activate_body(y, NULL, z, n, t, f, d);
 }
 
-static void activate(void *y, const void *z, int n, enum type t, enum activation_kind f,
-                     struct drop_row d)
+static void activate(void *y, void *slope, const void *z, int n, enum type t,
+                     enum activation_kind f, struct drop_row d)
 {
     if (t == TYPE_BF16)
-        activate_typed(y, z, n, TYPE_BF16, f, d);
+        activate_typed(y, slope, z, n, TYPE_BF16, f, d);
     else
-        activate_typed(y, z, n, TYPE_F32, f, d);
+        activate_typed(y, slope, z, n, TYPE_F32, f, d);
 }
 
-INLINE void activate_bwd_at(void *dy, const void *z, int i, int k, enum type t,
-                            enum activation_kind f, struct drop_row d)
+INLINE void slope_bwd_at(void *dy, const void *slope, int i, int k, enum type t)
 {
-    vf u = masked(vf_load_part(dy, i, k, 0, t), d, i);
-    u = u * activation_derivative(f, vf_load_part(z, i, k, 0, t));
+    vf u = vf_load_part(dy, i, k, 0, t) * vf_load_part(slope, i, k, 0, t);
     vf_store_part(dy, i, k, u, t);
 }
 
-INLINE void activate_bwd_body(void *dy, const void *z, int n, enum type t, enum activation_kind f,
-                              struct drop_row d)
+INLINE void slope_bwd_body(void *dy, const void *slope, int n, enum type t)
 {
     int i = 0;
-    for (; i + W <= n; i += W) activate_bwd_at(dy, z, i, W, t, f, d);
-    if (i < n) activate_bwd_at(dy, z, i, n - i, t, f, d);
+    for (; i + W <= n; i += W) slope_bwd_at(dy, slope, i, W, t);
+    if (i < n) slope_bwd_at(dy, slope, i, n - i, t);
 }
 
-/* ReLU without z: y = f(z) * mask is 0 where the element was dropped or z was not above 0. */
+/* ReLU: y = f(z) * mask is 0 where the element was dropped or z was not above 0. */
 INLINE void relu_bwd_at(void *dy, const void *y, int i, int k, enum type t, float scale)
 {
     vf u = vf_load_part(dy, i, k, 0, t) * scale;
@@ -436,25 +436,24 @@ INLINE void relu_bwd_body(void *dy, const void *y, int n, enum type t, float sca
     if (i < n) relu_bwd_at(dy, y, i, n - i, t, scale);
 }
 
-INLINE void activate_bwd_typed(void *dy, const void *y, const void *z, int n, enum type t,
+INLINE void activate_bwd_typed(void *dy, const void *y, const void *slope, int n, enum type t,
                                enum activation_kind f, struct drop_row d)
 {
-    if (z)
-        activate_bwd_body(dy, z, n, t, f, d);
+    if (activation_keeps_slope(f))
+        slope_bwd_body(dy, slope, n, t);
     else if (f == ACT_RELU)
         relu_bwd_body(dy, y, n, t, d.scale);
     else
-        activate_body(dy, dy, n, t, ACT_NONE, d);
+        activate_body(dy, NULL, dy, n, t, ACT_NONE, d);
 }
 
-static void activate_bwd(void *dy, const void *y, const void *z, int n, enum type t,
+static void activate_bwd(void *dy, const void *y, const void *slope, int n, enum type t,
                          enum activation_kind f, struct drop_row d)
 {
-    assert(z || !activation_needs_z(f));
     if (t == TYPE_BF16)
-        activate_bwd_typed(dy, y, z, n, TYPE_BF16, f, d);
+        activate_bwd_typed(dy, y, slope, n, TYPE_BF16, f, d);
     else
-        activate_bwd_typed(dy, y, z, n, TYPE_F32, f, d);
+        activate_bwd_typed(dy, y, slope, n, TYPE_F32, f, d);
 }
 
 /* ---- gate ---- */
@@ -462,7 +461,7 @@ static void activate_bwd(void *dy, const void *y, const void *z, int n, enum typ
 INLINE void gate_at(void *h, const void *left, const void *right, int i, int k, enum type t,
                     struct drop_row d)
 {
-    vf x = activation_value(ACT_SILU, vf_load_part(left, i, k, 0, t));
+    vf slope, x = activation(ACT_SILU, vf_load_part(left, i, k, 0, t), &slope);
     vf_store_part(h, i, k, masked(x * vf_load_part(right, i, k, 0, t), d, i), t);
 }
 
@@ -486,10 +485,10 @@ static void gate(void *h, const void *left, const void *right, int n, enum type 
 INLINE void gate_bwd_at(void *dleft, void *dright, const void *dh, const void *left,
                         const void *right, int i, int k, enum type t, struct drop_row d)
 {
-    vf g = masked(vf_load_part(dh, i, k, 0, t), d, i), z = vf_load_part(left, i, k, 0, t);
-    vf slope = activation_derivative(ACT_SILU, z) * vf_load_part(right, i, k, 0, t);
-    vf_store_part(dleft, i, k, g * slope, t);
-    vf_store_part(dright, i, k, g * activation_value(ACT_SILU, z), t);
+    vf g = masked(vf_load_part(dh, i, k, 0, t), d, i);
+    vf slope, x = activation(ACT_SILU, vf_load_part(left, i, k, 0, t), &slope);
+    vf_store_part(dleft, i, k, g * (slope * vf_load_part(right, i, k, 0, t)), t);
+    vf_store_part(dright, i, k, g * x, t);
 }
 
 INLINE void gate_bwd_body(void *dleft, void *dright, const void *dh, const void *left,

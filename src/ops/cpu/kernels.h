@@ -37,12 +37,13 @@ struct kernels {
      * ld elements apart, in row order */
     void (*norm_bwd_columns)(float *dg, float *db, const void *dy, int ldy, const void *xhat,
                              int ldx, int rows, int n, enum type t);
-    /* y = f(z) * mask; y may be z */
-    void (*activate)(void *y, const void *z, int n, enum type t, enum activation_kind f,
-                     struct drop_row d);
-    /* dy *= f'(z) * mask, in place. With f ACT_RELU z may be NULL: then y = f(z) * mask tells, as
-     * it is 0 wherever f'(z) or the mask is. With ACT_NONE both may be NULL. */
-    void (*activate_bwd)(void *dy, const void *y, const void *z, int n, enum type t,
+    /* y = f(z) * mask, slope = f'(z) * mask; y may be z, slope may be NULL, f is not ReLU, which is
+     * part of the products */
+    void (*activate)(void *y, void *slope, const void *z, int n, enum type t,
+                     enum activation_kind f, struct drop_row d);
+    /* dy *= f'(z) * mask, in place: slope where f keeps one. For ReLU y = f(z) * mask tells, as it
+     * is 0 wherever f'(z) or the mask is; for the identity the mask. */
+    void (*activate_bwd)(void *dy, const void *y, const void *slope, int n, enum type t,
                          enum activation_kind f, struct drop_row d);
     /* h = silu(left) * right * mask */
     void (*gate)(void *h, const void *left, const void *right, int n, enum type t,

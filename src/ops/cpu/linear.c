@@ -45,36 +45,44 @@ static void multiply(struct cpu *cpu, struct mat y, struct mat x, struct mat w, 
                    &cpu->failed);
 }
 
-static void activate(struct cpu *cpu, struct mat y, struct mat z, enum activation_kind kind,
-                     struct drop d)
+/* Row r; NULL where the matrix is absent */
+static void *row_or_null(struct mat m, int r)
 {
+    return m.p ? mat_at(m, r, 0) : NULL;
+}
+
+/* What the product leaves to do to y: all of an activation but ReLU, and dropout. */
+static void activate(struct cpu *cpu, struct mat y, struct activation f)
+{
+    enum activation_kind kind = f.kind == ACT_RELU ? ACT_NONE : f.kind;
+    if (kind == ACT_NONE && f.drop.p == 0) return;
 #pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(y)))
     for (int r = 0; r < y.rows; r++)
-        cpu->k->activate(mat_at(y, r, 0), mat_at(z, r, 0), y.cols, y.type, kind,
-                         drop_row(d, (uint64_t)r));
+        cpu->k->activate(mat_at(y, r, 0), row_or_null(f.slope, r), mat_at(y, r, 0), y.cols, y.type,
+                         kind, drop_row(f.drop, (uint64_t)r));
 }
 
 void cpu_linear(struct backend *be, struct mat y, struct mat x, struct mat w, struct mat b,
                 struct activation f)
 {
     struct cpu *cpu = cpu_of(be);
-    if (f.z.p || activation_needs_z(f.kind)) {
-        struct mat z = f.z.p ? f.z : y;
-        multiply(cpu, z, x, w, b, false);
-        activate(cpu, y, z, f.kind, f.drop);
-    } else {
-        multiply(cpu, y, x, w, b, f.kind == ACT_RELU);
-        if (f.drop.p > 0) activate(cpu, y, y, ACT_NONE, f.drop);
-    }
+    multiply(cpu, y, x, w, b, f.kind == ACT_RELU);
+    activate(cpu, y, f);
+}
+
+static bool is_identity(struct activation f)
+{
+    return f.kind == ACT_NONE && f.drop.p == 0;
 }
 
 /* dx, the gradient of x = drop(f(z)), becomes the gradient of z. */
 static void activate_bwd(struct cpu *cpu, struct mat dx, struct mat x, struct activation f)
 {
+    assert(!f.slope.p == !activation_keeps_slope(f.kind));
 #pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(dx)))
     for (int r = 0; r < dx.rows; r++)
-        cpu->k->activate_bwd(mat_at(dx, r, 0), mat_at(x, r, 0), f.z.p ? mat_at(f.z, r, 0) : NULL,
-                             dx.cols, dx.type, f.kind, drop_row(f.drop, (uint64_t)r));
+        cpu->k->activate_bwd(mat_at(dx, r, 0), mat_at(x, r, 0), row_or_null(f.slope, r), dx.cols,
+                             dx.type, f.kind, drop_row(f.drop, (uint64_t)r));
 }
 
 void cpu_bias_bwd(struct backend *be, struct mat db, struct mat dy)
@@ -91,7 +99,7 @@ void cpu_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat db
                     struct mat dy, struct mat x, struct mat w, struct activation f)
 {
     struct cpu *cpu = cpu_of(be);
-    bool identity = f.kind == ACT_NONE && f.drop.p == 0;
+    bool identity = is_identity(f);
     assert((dx.p && beta == 0) || (identity && !db.p));
     if (dy.rows == 0) return;
     clear_padding(dy);
@@ -123,13 +131,11 @@ void cpu_experts_linear(struct backend *be, struct mat y, struct mat x, struct m
                         struct activation f, const struct routing *r)
 {
     struct cpu *cpu = cpu_of(be);
-    bool apart = f.z.p || activation_needs_z(f.kind);
-    struct mat z = f.z.p ? f.z : y;
     for (int e = 0; e < r->experts; e++)
-        multiply(cpu, taken_by(r, z, e), taken_by(r, x, e), mat_expert(be->op, w, e, r->experts),
-                 mat_rows(b, e, 1), !apart && f.kind == ACT_RELU);
-    if (apart || f.drop.p > 0)
-        activate(cpu, taken(r, y), taken(r, z), apart ? f.kind : ACT_NONE, f.drop);
+        multiply(cpu, taken_by(r, y, e), taken_by(r, x, e), mat_expert(be->op, w, e, r->experts),
+                 mat_rows(b, e, 1), f.kind == ACT_RELU);
+    f.slope = taken(r, f.slope);
+    activate(cpu, taken(r, y), f);
 }
 
 void cpu_experts_linear_bwd(struct backend *be, struct mat dx, struct mat db, struct mat dw,
@@ -143,8 +149,8 @@ void cpu_experts_linear_bwd(struct backend *be, struct mat dx, struct mat db, st
                        mat_expert(be->op, dw, e, r->experts), taken_by(r, dy, e), taken_by(r, x, e),
                        mat_expert(be->op, w, e, r->experts), (struct activation){0});
     }
-    if (f.kind == ACT_NONE && f.drop.p == 0) return;
-    f.z = taken(r, f.z);
+    if (is_identity(f)) return;
+    f.slope = taken(r, f.slope);
     activate_bwd(cpu, taken(r, dx), taken(r, x), f);
 }
 

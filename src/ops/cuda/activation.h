@@ -14,37 +14,27 @@ static __device__ inline float logistic(float z, float *slope)
     return z < 0 ? e * r : r;
 }
 
-/* f(z) */
-static __device__ inline float activation_value(enum activation_kind kind, float z)
+/* f(z). *slope: f'(z) */
+static __device__ inline float activation(enum activation_kind kind, float z, float *slope)
 {
-    float slope;
+    float factor, d;
     switch (kind) {
     case ACT_RELU:
+        *slope = z > 0 ? 1 : 0;
         return z < 0 ? 0 : z; /* a NaN stays a NaN */
     case ACT_GELU:
-        return z * normcdff(z);
+        factor = normcdff(z);
+        d = expf(-0.5f * z * z) * 0.398942280f; /* 1 / sqrt(2 pi) */
+        break;
     case ACT_SILU:
-        return z * logistic(z, &slope);
+        factor = logistic(z, &d);
+        break;
     default:
+        *slope = 1;
         return z;
     }
-}
-
-/* f'(z) */
-static __device__ inline float activation_derivative(enum activation_kind kind, float z)
-{
-    float value, slope;
-    switch (kind) {
-    case ACT_RELU:
-        return z > 0 ? 1 : 0;
-    case ACT_GELU:
-        return normcdff(z) + z * expf(-0.5f * z * z) * 0.398942280f; /* 1 / sqrt(2 pi) */
-    case ACT_SILU:
-        value = logistic(z, &slope);
-        return value + z * slope;
-    default:
-        return 1;
-    }
+    *slope = factor + z * d;
+    return z * factor;
 }
 
 #endif

@@ -74,10 +74,10 @@ static __device__ inline void load_some(float (&x)[2], const bf16 *p)
     x[0] = two.x, x[1] = two.y;
 }
 
-/* y = drop(f(z)), z = the product + bias. In packed int8 weights a result is a sum of integers,
- * times the scales of its row of x and of w. */
+/* y = drop(f(z)) and its derivative by z, where z = the product + bias. In packed int8 weights a
+ * result is a sum of integers, times the scales of its row of x and of w. */
 template <class U> struct forward {
-    rows<U> y, z; /* z.p NULL: not stored */
+    rows<U> y, slope; /* slope.p NULL: not stored */
     const float *bias;
     enum activation_kind kind;
     struct drop_site site;
@@ -93,36 +93,36 @@ template <class U> struct forward {
             if (unit) x[i] *= unit[row] * packed_unit(w.at(out + i, 0), (int)w.ld);
             x[i] += bias[out + i];
         }
-        if (z.p) store_some(z.at(row, col), x);
+        float d[N];
 #pragma unroll
-        for (int i = 0; i < N; i++) x[i] = activation_value(kind, x[i]);
+        for (int i = 0; i < N; i++) x[i] = activation(kind, x[i], &d[i]);
         drop(x, mask, col);
         store_some(y.at(row, col), x);
+        if (!slope.p) return;
+        drop(d, mask, col);
+        store_some(slope.at(row, col), d);
     }
 };
 
-/* dx, multiplied by the derivative of x = drop(f(z)). seen: z, or where that is not there x, which
- * after a ReLU is 0 where the gradient is */
+/* dx, multiplied by the derivative of x = drop(f(z)). seen: slope, or where the kind keeps none x,
+ * which after a ReLU is 0 where the gradient is */
 template <class U> struct backward {
     rows<U> dx;
     rows<const U> seen;
     enum activation_kind kind;
-    bool has_z;
     struct drop_site site;
     template <int N>
     __device__ void put(const struct span &, int row, int col, int, float (&x)[N],
                         struct drop_row mask) const
     {
         float t[N] = {};
-        if (kind != ACT_NONE) load_some(t, seen.at(row, col));
-        if (kind == ACT_NONE || has_z) drop(x, mask, col);
+        if (kind == ACT_NONE)
+            drop(x, mask, col);
+        else
+            load_some(t, seen.at(row, col));
 #pragma unroll
-        for (int i = 0; i < N; i++) {
-            if (kind != ACT_NONE && !has_z)
-                x[i] = t[i] <= 0 ? 0 : x[i] * site.scale;
-            else
-                x[i] *= activation_derivative(kind, t[i]);
-        }
+        for (int i = 0; i < N && kind != ACT_NONE; i++)
+            x[i] = kind != ACT_RELU ? x[i] * t[i] : t[i] <= 0 ? 0 : x[i] * site.scale;
         store_some(dx.at(row, col), x);
     }
 };
@@ -454,7 +454,7 @@ static __global__ void row_units(float *unit, float *per, rows<const float> x, i
     unit[row] = most < QUANT_TINY ? 0 : most / 127;
 }
 
-/* A: the type of x; U: that of y and z */
+/* A: the type of x; U: that of y and slope */
 template <class A, class U>
 static void forward_tiles(struct gpu *c, const struct forward<U> &f, const struct routing *r,
                           struct mat x, const float *per, struct mat w, int outs)
@@ -479,7 +479,7 @@ template <class U>
 static struct forward<U> forward_of(struct mat y, struct mat w, struct mat b, struct activation f,
                                     const float *unit) {
     struct forward<U> o = {
-        rows_of<U>(y), rows_of<U>(f.z), (const float *)b.p, f.kind,
+        rows_of<U>(y), rows_of<U>(f.slope), (const float *)b.p, f.kind,
             drop_site(f.drop), unit, rows_of<const bf16>(w)
     };
     return o;
@@ -490,7 +490,7 @@ void cuda_experts_linear(struct gpu *c, struct mat y, struct mat x, struct mat w
 {
     struct mat weights = mat_unpacked(w);
     int outs = y.cols;
-    bool wide = mat_wide(y) && mat_wide(x) && mat_wide(weights) && mat_wide(f.z);
+    bool wide = mat_wide(y) && mat_wide(x) && mat_wide(weights) && mat_wide(f.slope);
     cuda_mark(c, "experts_linear", mat_bytes(x) + mat_bytes(y) + mat_bytes(weights),
               2.0 * x.rows * x.cols * outs);
     if (x.type != y.type || (x.type == TYPE_BF16 && weights.type != TYPE_BF16)) {
@@ -566,7 +566,7 @@ static void backward_dx(struct gpu *c, struct mat dx, struct mat dy, struct mat 
                         struct activation f, const struct routing *r, bool wide)
 {
     struct backward<T> o = {
-        rows_of<T>(dx), rows_of<const T>(f.z.p ? f.z : x), f.kind, f.z.p != NULL, drop_site(f.drop)
+        rows_of<T>(dx), rows_of<const T>(f.slope.p ? f.slope : x), f.kind, drop_site(f.drop)
     };
     int outs = dy.cols, cols = dx.cols;
     cuda_mark(c, "experts_linear_bwd, dx", mat_bytes(dx) + mat_bytes(dy) + mat_bytes(w),
@@ -609,8 +609,8 @@ void cuda_experts_linear_bwd(struct gpu *c, struct mat dx, struct mat db, struct
                              const struct routing *r)
 {
     bool wide = dy.type == TYPE_BF16 && mat_wide(dx) && mat_wide(dy) && mat_wide(x) &&
-                mat_wide(w) && mat_wide(dw) && mat_wide(f.z);
-    assert(f.z.p || !activation_needs_z(f.kind));
+                mat_wide(w) && mat_wide(dw) && mat_wide(f.slope);
+    assert(!f.slope.p == !activation_keeps_slope(f.kind));
     if (dy.type != w.type || dy.type != x.type || dx.type != dy.type) {
         cuda_refuse(c, "matrices of these types");
     } else if (dy.type == TYPE_BF16) {

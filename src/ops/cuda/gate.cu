@@ -21,7 +21,10 @@ static __global__ void gate(rows<T> h, rows<const T> z, int cols, struct drop_si
     load(x, z.at(row, col));
     load(right, z.at(row, cols + col));
 #pragma unroll
-    for (int v = 0; v < V; v++) x[v] = activation_value(ACT_SILU, x[v]) * right[v];
+    for (int v = 0; v < V; v++) {
+        float slope;
+        x[v] = activation(ACT_SILU, x[v], &slope) * right[v];
+    }
     drop(x, mask_of(site, row), col);
     store(h.at(row, col), x);
 }
@@ -58,8 +61,8 @@ static __device__ inline void gate_back(float (&x)[V], float (&y)[V], const floa
 {
 #pragma unroll
     for (int v = 0; v < V; v++) {
-        float left = g[v] * y[v] * activation_derivative(ACT_SILU, x[v]);
-        float right = g[v] * activation_value(ACT_SILU, x[v]);
+        float slope, value = activation(ACT_SILU, x[v], &slope);
+        float left = g[v] * y[v] * slope, right = g[v] * value;
         x[v] = as_stored(left, (const T *)0);
         y[v] = as_stored(right, (const T *)0);
     }

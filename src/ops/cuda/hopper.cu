@@ -350,7 +350,7 @@ static bool run(struct gpu *c, const char *name, struct mat out, struct mat a, s
 bool hopper_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
                    struct activation f)
 {
-    if (!c->box_map || f.kind != ACT_RELU || f.z.p || f.drop.p == 0 || !takes(y) || !takes(x) ||
+    if (!c->box_map || f.kind != ACT_RELU || f.slope.p || f.drop.p == 0 || !takes(y) || !takes(x) ||
         !takes(w) || !b.p || b.type != TYPE_F32 || !mat_wide(b))
         return false;
     return run<false>(c, "linear, with dropout", y, x, w, y,
@@ -362,7 +362,7 @@ bool hopper_linear_dx(struct gpu *c, struct mat dx, struct mat db, struct mat dy
 {
     int rows = ceiling(dx.rows, TILE_M) * GROUPS;
     float *sums = db.p ? (float *)c->scratch : NULL;
-    if (!c->box_map || f.kind != ACT_RELU || f.z.p || !takes(dx) || !takes(dy) || !takes(x) ||
+    if (!c->box_map || f.kind != ACT_RELU || f.slope.p || !takes(dx) || !takes(dy) || !takes(x) ||
         !takes(w) || (sums && sizeof(float) * rows * dx.cols > CUDA_SCRATCH))
         return false;
     if (!run<true>(c, "linear_bwd, dx to ReLU", dx, dy, w, x,

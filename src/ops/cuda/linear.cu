@@ -48,15 +48,16 @@ enum {
 enum way_back {
     BY_MASK, /* f is the identity: dropout alone */
     BY_X,    /* f is ReLU: what x says; what was dropped is 0 in it, what is above 0 was kept */
-    BY_Z     /* any f: f'(z) and dropout */
+    BY_SLOPE /* any f: what forward stored */
 };
 
 /* dx of some rows and LANES * V columns becomes the gradient of z, as stored, and is summed by
- * columns into a row of partial. seen: x or z, whichever is read on this way back. */
+ * columns into a row of partial. seen: x or slope, whichever is read on this way back.
+ */
 template <class T, int V, enum way_back WAY>
 static __global__ void __launch_bounds__(LANES *STRIP_WARPS)
-    strip(rows<T> dx, rows<const T> seen, float *partial, int n, int cols,
-          enum activation_kind kind, struct drop_site site, int height)
+    strip(rows<T> dx, rows<const T> seen, float *partial, int n, int cols, struct drop_site site,
+          int height)
 {
     __shared__ float part[STRIP_WARPS][LANES * V + 1];
     int tx = threadIdx.x, ty = threadIdx.y, col = (blockIdx.x * LANES + tx) * V;
@@ -75,15 +76,11 @@ static __global__ void __launch_bounds__(LANES *STRIP_WARPS)
         for (int i = 0; i < STRIP_DEPTH; i++) {
             int row = r + i * STRIP_WARPS;
             if (row >= last) continue;
-            if (WAY == BY_X) {
+            if (WAY == BY_MASK) drop(g[i], mask_of(site, row), col);
 #pragma unroll
-                for (int v = 0; v < V; v++) g[i][v] = other[i][v] <= 0 ? 0 : g[i][v] * site.scale;
-            } else {
-                drop(g[i], mask_of(site, row), col);
-            }
-            if (WAY == BY_Z) {
-#pragma unroll
-                for (int v = 0; v < V; v++) g[i][v] *= activation_derivative(kind, other[i][v]);
+            for (int v = 0; v < V; v++) {
+                if (WAY == BY_X) g[i][v] = other[i][v] <= 0 ? 0 : g[i][v] * site.scale;
+                if (WAY == BY_SLOPE) g[i][v] *= other[i][v];
             }
             if (changed) {
 #pragma unroll
@@ -107,8 +104,7 @@ static __global__ void __launch_bounds__(LANES *STRIP_WARPS)
 }
 
 template <class T, int V, enum way_back WAY>
-static void strip_run(struct gpu *c, struct mat dx, struct mat db, struct mat seen,
-                      enum activation_kind kind, struct drop d)
+static void strip_run(struct gpu *c, struct mat dx, struct mat db, struct mat seen, struct drop d)
 {
     int strips = ceiling(dx.cols, LANES * V), batch = STRIP_WARPS * STRIP_DEPTH;
     int most = min(STRIP_BLOCKS / min(strips, STRIP_BLOCKS),
@@ -117,22 +113,20 @@ static void strip_run(struct gpu *c, struct mat dx, struct mat db, struct mat se
     float *partial = db.p ? (float *)c->scratch : NULL;
     struct sums sums = {{(float *)db.p}, 1};
     strip<T, V, WAY><<<dim3(strips, heights), dim3(LANES, STRIP_WARPS), 0, c->stream>>>(
-        rows_of<T>(dx), rows_of<const T>(seen), partial, dx.rows, dx.cols, kind, drop_site(d),
-        height);
+        rows_of<T>(dx), rows_of<const T>(seen), partial, dx.rows, dx.cols, drop_site(d), height);
     if (db.p) cuda_add_partials(c, sums, partial, heights, dx.cols);
 }
 
 template <enum way_back WAY>
-static void strip_way(struct gpu *c, struct mat dx, struct mat db, struct mat seen,
-                      enum activation_kind kind, struct drop d)
+static void strip_way(struct gpu *c, struct mat dx, struct mat db, struct mat seen, struct drop d)
 {
     bool wide = mat_wide(dx) && (WAY == BY_MASK || mat_wide(seen));
     if (dx.type == TYPE_BF16)
-        wide ? strip_run<bf16, 8, WAY>(c, dx, db, seen, kind, d)
-             : strip_run<bf16, 1, WAY>(c, dx, db, seen, kind, d);
+        wide ? strip_run<bf16, 8, WAY>(c, dx, db, seen, d)
+             : strip_run<bf16, 1, WAY>(c, dx, db, seen, d);
     else
-        wide ? strip_run<float, 8, WAY>(c, dx, db, seen, kind, d)
-             : strip_run<float, 1, WAY>(c, dx, db, seen, kind, d);
+        wide ? strip_run<float, 8, WAY>(c, dx, db, seen, d)
+             : strip_run<float, 1, WAY>(c, dx, db, seen, d);
 }
 
 /* Takes dx, the gradient of x, back through dropout and f, where there is one, and sums it into
@@ -140,55 +134,56 @@ static void strip_way(struct gpu *c, struct mat dx, struct mat db, struct mat se
 static void strip_any(struct gpu *c, struct mat dx, struct mat db, struct mat x,
                       struct activation f)
 {
-    bool changed = f.kind != ACT_NONE || f.drop.p > 0;
-    double passes = (changed ? 2 : 1) + (f.kind != ACT_NONE ? 1 : 0);
+    bool seen = f.kind != ACT_NONE || f.slope.p, changed = seen || f.drop.p > 0;
+    double passes = (changed ? 2 : 1) + (seen ? 1 : 0);
     if (!changed && !db.p) return;
     cuda_mark(c, changed ? "linear_bwd, mask" : "linear_bwd, bias", passes * mat_bytes(dx), 0);
-    if (f.kind == ACT_NONE)
-        strip_way<BY_MASK>(c, dx, db, x, f.kind, f.drop);
-    else if (f.z.p)
-        strip_way<BY_Z>(c, dx, db, f.z, f.kind, f.drop);
+    if (f.slope.p)
+        strip_way<BY_SLOPE>(c, dx, db, f.slope, f.drop);
+    else if (f.kind == ACT_NONE)
+        strip_way<BY_MASK>(c, dx, db, x, f.drop);
     else
-        strip_way<BY_X>(c, dx, db, x, f.kind, f.drop);
+        strip_way<BY_X>(c, dx, db, x, f.drop);
 }
 
 /* ---- forward ---- */
 
 enum { THREADS = 256 };
 
-/* y = drop(f(z)); y may be z */
+/* y holds z and becomes drop(f(z)); slope, where present, the derivative of that by z. */
 template <class T, int V>
-static __global__ void activate(rows<T> y, rows<const T> z, int cols, enum activation_kind kind,
+static __global__ void activate(rows<T> y, rows<T> slope, int cols, enum activation_kind kind,
                                 struct drop_site site)
 {
     int row = blockIdx.x, col = (blockIdx.y * THREADS + threadIdx.x) * V;
-    float x[V];
+    float x[V], d[V];
     if (col >= cols) return;
-    load(x, z.at(row, col));
+    load(x, y.at(row, col));
 #pragma unroll
-    for (int v = 0; v < V; v++) x[v] = activation_value(kind, x[v]);
+    for (int v = 0; v < V; v++) x[v] = activation(kind, x[v], &d[v]);
     drop(x, mask_of(site, row), col);
     store(y.at(row, col), x);
+    if (!slope.p) return;
+    drop(d, mask_of(site, row), col);
+    store(slope.at(row, col), d);
 }
 
-template <class T, int V>
-static void activate_run(struct gpu *c, struct mat y, struct mat z, enum activation_kind kind,
-                         struct drop d)
+template <class T, int V> static void activate_run(struct gpu *c, struct mat y, struct activation f)
 {
     dim3 grid(y.rows, ceiling(y.cols, THREADS * V));
-    activate<T, V><<<grid, THREADS, 0, c->stream>>>(rows_of<T>(y), rows_of<const T>(z), y.cols,
-                                                    kind, drop_site(d));
+    activate<T, V><<<grid, THREADS, 0, c->stream>>>(rows_of<T>(y), rows_of<T>(f.slope), y.cols,
+                                                    f.kind, drop_site(f.drop));
 }
 
-static void activate_any(struct gpu *c, struct mat y, struct mat z, enum activation_kind kind,
-                         struct drop d)
+static void activate_any(struct gpu *c, struct mat y, struct activation f)
 {
-    bool wide = mat_wide(y) && mat_wide(z);
-    cuda_mark(c, kind == ACT_NONE ? "linear, dropout" : "linear, activation", 2 * mat_bytes(y), 0);
+    bool wide = mat_wide(y) && mat_wide(f.slope);
+    cuda_mark(c, f.kind == ACT_NONE ? "linear, dropout" : "linear, activation",
+              (f.slope.p ? 3 : 2) * mat_bytes(y), 0);
     if (y.type == TYPE_BF16)
-        wide ? activate_run<bf16, 8>(c, y, z, kind, d) : activate_run<bf16, 1>(c, y, z, kind, d);
+        wide ? activate_run<bf16, 8>(c, y, f) : activate_run<bf16, 1>(c, y, f);
     else
-        wide ? activate_run<float, 8>(c, y, z, kind, d) : activate_run<float, 1>(c, y, z, kind, d);
+        wide ? activate_run<float, 8>(c, y, f) : activate_run<float, 1>(c, y, f);
 }
 
 /* The bias in the type of y, as cuBLASLt requires. */
@@ -283,16 +278,15 @@ static void linear_fused(struct gpu *c, struct mat y, struct mat x, struct mat w
                         .relu = relu,
                         .name = "linear"};
     blas_run(c, &p);
-    if (f.drop.p > 0) activate_any(c, y, y, ACT_NONE, f.drop);
+    if (f.drop.p > 0) activate_any(c, y, (struct activation){.drop = f.drop});
 }
 
 void cuda_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
                  struct activation f)
 {
-    if (f.z.p || activation_needs_z(f.kind)) {
-        struct mat z = f.z.p ? f.z : y;
-        linear_fused(c, z, x, w, b, (struct activation){});
-        activate_any(c, y, z, f.kind, f.drop);
+    if (f.slope.p || activation_keeps_slope(f.kind)) {
+        linear_fused(c, y, x, w, b, (struct activation){});
+        activate_any(c, y, f);
     } else {
         linear_fused(c, y, x, w, b, f);
     }
@@ -304,7 +298,7 @@ void cuda_linear_bwd(struct gpu *c, struct mat dx, float beta, struct mat db, st
                      struct mat dy, struct mat x, struct mat w, struct activation f)
 {
     assert((dx.p && beta == 0) || (f.kind == ACT_NONE && f.drop.p == 0 && !db.p));
-    assert(f.z.p || !activation_needs_z(f.kind));
+    assert(f.slope.p || !activation_keeps_slope(f.kind));
     if (dx.p && !hopper_linear_dx(c, dx, db, dy, x, w, f)) {
         struct product p = {.c = dx, .a = dy, .b = w, .beta = beta, .name = "linear_bwd, dx"};
         blas_run(c, &p);
@@ -316,5 +310,5 @@ void cuda_linear_bwd(struct gpu *c, struct mat dx, float beta, struct mat db, st
 
 void cuda_bias_bwd(struct gpu *c, struct mat db, struct mat dy)
 {
-    strip_way<BY_MASK>(c, dy, db, dy, ACT_NONE, (struct drop){});
+    strip_way<BY_MASK>(c, dy, db, dy, (struct drop){});
 }

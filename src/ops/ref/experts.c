@@ -135,7 +135,7 @@ static void drop_taken(const struct routing *r, struct mat m, int e, struct drop
 
 static struct activation activation_by(const struct routing *r, struct activation f, int e)
 {
-    return (struct activation){.kind = f.kind, .z = taken_by(r, f.z, e)};
+    return (struct activation){.kind = f.kind, .slope = taken_by(r, f.slope, e)};
 }
 
 void ref_experts_linear(struct backend *be, struct mat y, struct mat x, struct mat w, struct mat b,
@@ -146,6 +146,7 @@ void ref_experts_linear(struct backend *be, struct mat y, struct mat x, struct m
                        mat_expert(be->op, w, e, r->experts), mat_rows(b, e, 1),
                        activation_by(r, f, e));
         drop_taken(r, y, e, f.drop);
+        drop_taken(r, f.slope, e, f.drop);
     }
 }
 
@@ -159,7 +160,7 @@ void ref_experts_linear_bwd(struct backend *be, struct mat dx, struct mat db, st
                            mat_expert(be->op, dw, e, r->experts), taken_by(r, dy, e),
                            taken_by(r, x, e), mat_expert(be->op, w, e, r->experts),
                            activation_by(r, f, e));
-        drop_taken(r, dx, e, f.drop);
+        if (!activation_keeps_slope(f.kind)) drop_taken(r, dx, e, f.drop);
     }
 }
 

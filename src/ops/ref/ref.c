@@ -195,11 +195,12 @@ static double activation_derivative(enum activation_kind kind, double z)
 
 /* ---- linear: paper 3.3 ---- */
 
-/* Stores element (i, o) of y, and of z where it is wanted, from the product z. */
+/* Stores element (i, o) of y, and of slope where it is wanted, from the product z. */
 static void set_activated(struct mat y, int i, int o, double z, struct activation f)
 {
-    if (f.z.p) set(f.z, i, o, z);
-    set(y, i, o, activation_value(f.kind, z) * drop_factor(drop_row(f.drop, i), o));
+    double mask = drop_factor(drop_row(f.drop, i), o);
+    set(y, i, o, activation_value(f.kind, z) * mask);
+    if (f.slope.p) set(f.slope, i, o, activation_derivative(f.kind, z) * mask);
 }
 
 /* row: work space, [x.cols] */
@@ -256,24 +257,26 @@ static void add_columns(struct mat db, struct mat dy)
     }
 }
 
+/* The derivative of x = drop(f(z)) by z. Where it is not kept, f is the identity, or ReLU, whose
+ * output x is above 0 where z was and the element was not dropped. */
+static double slope_of(struct activation f, struct mat x, int i, int c)
+{
+    if (activation_keeps_slope(f.kind)) return get(f.slope, i, c);
+    return activation_derivative(f.kind, get(x, i, c)) * drop_factor(drop_row(f.drop, i), c);
+}
+
 static void ref_linear_bwd(struct backend *be, struct mat dx, float beta, struct mat db,
                            struct mat dw, struct mat dy, struct mat x, struct mat w,
                            struct activation f)
 {
     (void)be;
     assert((dx.p && beta == 0) || (f.kind == ACT_NONE && f.drop.p == 0 && !db.p));
-    assert(f.z.p || !activation_needs_z(f.kind));
-    for (int i = 0; i < dx.rows; i++) {
-        struct drop_row mask = drop_row(f.drop, i);
+    for (int i = 0; i < dx.rows; i++)
         for (int c = 0; c < dx.cols; c++) {
-            /* Where z was not stored, f is ReLU and its output x is above 0 where z was, or
-             * dropped. */
-            double slope = activation_derivative(f.kind, get(f.z.p ? f.z : x, i, c));
             double s = beta != 0 ? (double)beta * get(dx, i, c) : 0;
             for (int o = 0; o < dy.cols; o++) s += get(dy, i, o) * get(w, o, c);
-            set(dx, i, c, s * slope * drop_factor(mask, c));
+            set(dx, i, c, s * slope_of(f, x, i, c));
         }
-    }
     add_columns(db, dx);
     for (int o = 0; o < dy.cols; o++)
         for (int c = 0; c < x.cols; c++) {
