@@ -1,19 +1,22 @@
 /*
- * hopper.cu - the products of the feed-forward layer with ReLU on Hopper, fused with what cuBLASLt
- * cannot do in its epilogue: in forward dropout, in backward the derivative of ReLU and dropout and
+ * hopper.cu - the products of the feed-forward layer on Hopper, fused with what cuBLASLt cannot do
+ * in its epilogue: in forward the activation and dropout, in backward the derivative of both and
  * the sum for the bias. That saves a pass over the widest matrices of the model.
  *
  * A block computes tiles of the result one after another. Its warps have different tasks: one
  * thread copies the operands of the next steps to shared memory; two groups of four warps multiply,
- * and finish half a tile each; one thread copies the inputs of finishing and stores the results;
- * and two warps sum the columns. So the tensor cores wait only while a group finishes its half.
+ * and finish half a tile each; one or two threads copy the inputs of finishing and store the
+ * results; and two warps sum the columns. So the tensor cores wait only while a group finishes its
+ * half.
  *
- * Backward reads from the output of forward which elements were kept: those above 0.
+ * With ReLU, backward reads from the output of forward which elements were kept: those above 0.
+ * With GELU and SiLU forward stores a second result, the slope, by which backward multiplies.
  */
 #include "ops/cuda/hopper.h"
 
 #include <dlfcn.h>
 
+#include "ops/cuda/activation.h"
 #include "ops/cuda/device.h"
 
 enum {
@@ -34,7 +37,8 @@ typedef bf16 box[HALF][WIDE];
 struct tiles {
     bf16 a[STAGES][TILE_M][TILE_K];
     bf16 b[STAGES][TILE_N * TILE_K];
-    box c[GROUPS][BOXES]; /* the result; in backward first the output of forward */
+    box c[GROUPS][BOXES]; /* the result; before it, in backward what backward reads. Of two results:
+                           * pairs of boxes, see bring_and_store_both */
     float bias[GROUPS][TILE_N];
     uint64_t full[STAGES], empty[STAGES];
     uint64_t ready[GROUPS];  /* the inputs of finishing a half are in shared memory */
@@ -56,9 +60,14 @@ struct job {
     struct drop_site site;
 };
 
+/* seen: what backward reads. It is the slope, which forward stores, or for ReLU the output of
+ * forward. */
 struct maps {
-    CUtensorMap a, w, c, made;
+    CUtensorMap a, w, c, seen;
 };
+
+/* The kernels have two template parameters: BACK and the kind of activation. In backward ACT_NONE
+ * stands for any kind whose slope is stored. */
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -100,12 +109,19 @@ static __device__ void bring_ends(struct tiles &t, const struct maps &maps, cons
     if (BACK) {
         barrier_expect(&t.ready[g], sizeof t.c[g]);
         for (int i = 0; i < BOXES; i++)
-            box_load(t.c[g][i], &maps.made, p.col + i * WIDE, p.row + g * HALF, &t.ready[g]);
+            box_load(t.c[g][i], &maps.seen, p.col + i * WIDE, p.row + g * HALF, &t.ready[g]);
     } else {
         int bytes = min(TILE_N, j.n - p.col) * (int)sizeof(float);
         barrier_expect(&t.ready[g], bytes);
         run_load(t.bias[g], j.bias + p.col, bytes, &t.ready[g]);
     }
+}
+
+static __device__ __forceinline__ void store_half(struct tiles &t, const CUtensorMap *map,
+                                                  struct at p, int g)
+{
+    for (int i = 0; i < BOXES; i++) box_store(map, p.col + i * WIDE, p.row + g * HALF, t.c[g][i]);
+    box_commit();
 }
 
 /* Copies the inputs of a half when the half before it, which has the same place in c, has been
@@ -120,9 +136,7 @@ static __device__ void bring_and_store(struct tiles &t, const struct maps &maps,
         struct at p = place(j, tile);
         for (int g = 0; g < GROUPS; g++) {
             barrier_wait(&t.staged[g], phase);
-            for (int i = 0; i < BOXES; i++)
-                box_store(&maps.c, p.col + i * WIDE, p.row + g * HALF, t.c[g][i]);
-            box_commit();
+            store_half(t, &maps.c, p, g);
         }
         for (int g = 0; g < GROUPS; g++) {
             g == 0 ? box_wait_read<1>() : box_wait_read<0>();
@@ -131,6 +145,29 @@ static __device__ void bring_and_store(struct tiles &t, const struct maps &maps,
                 bring_ends<BACK>(t, maps, j, place(j, tile + gridDim.x), g);
         }
     }
+}
+
+/* For forward with slope, and half tiles g. A half is finished box by box, slope and result. Two
+ * pairs of boxes in c take turns: while one is copied from there, the other is written. ready and
+ * staged have a phase for each pair: ready when the pair before the last has been copied. */
+static __device__ void bring_and_store_both(struct tiles &t, const struct maps &maps,
+                                            const struct job &j, int g)
+{
+    uint32_t phase = 0;
+    for (int tile = blockIdx.x; tile < j.tiles; tile += gridDim.x) {
+        struct at p = place(j, tile);
+        bring_ends<false>(t, maps, j, p, g);
+        for (int i = 0; i < BOXES; i++, phase++) {
+            int row = p.row + g * HALF, col = p.col + i * WIDE, pair = i % 2 * 2;
+            if (i > 0) barrier_arrive(&t.ready[g]);
+            barrier_wait(&t.staged[g], phase);
+            box_store(&maps.seen, col, row, t.c[g][pair]);
+            box_store(&maps.c, col, row, t.c[g][pair + 1]);
+            box_commit();
+            box_wait_read<1>();
+        }
+    }
+    box_wait_read<0>();
 }
 
 /* Sums the columns of half tiles g; one warp, each lane has eight columns. */
@@ -161,12 +198,13 @@ static __device__ void add_columns(struct tiles &t, const struct job &j, int g, 
  * row 8 below. A box has PARTS parts. */
 enum { PARTS = WIDE / 8 };
 
-/* A bit for each number of this thread in a box: whether dropout keeps it */
+/* A bit for each of the next BITS numbers of this thread: whether dropout keeps it */
+template <int BITS>
 static __device__ __forceinline__ uint32_t kept(const struct drop_row (&mask)[2], int col)
 {
     uint32_t bits = 0;
 #pragma unroll
-    for (int i = 0; i < PARTS * 4; i++)
+    for (int i = 0; i < BITS; i++)
         if (drop_word(mask[i / 2 % 2], col + i / 4 * 8 + i % 2) >= mask[0].threshold)
             bits |= 1u << i;
     return bits;
@@ -179,31 +217,54 @@ static __device__ __forceinline__ uint32_t pack_relu(float lo, float hi)
     return x;
 }
 
-/* A pair of bf16 numbers, each set to 0 where the number of made is not above 0 */
-static __device__ __forceinline__ uint32_t where_above_0(uint32_t x, uint32_t made)
+/* A pair of bf16 numbers, each set to 0 where the number of seen is not above 0 */
+static __device__ __forceinline__ uint32_t where_above_0(uint32_t x, uint32_t seen)
 {
-    return x & ~__hle2_mask(*(__nv_bfloat162 *)&made, __nv_bfloat162{});
+    return x & ~__hle2_mask(*(__nv_bfloat162 *)&seen, __nv_bfloat162{});
 }
 
-/* Computes the result of half a tile from its products d and stores it in c. keep: see kept. */
-template <bool BACK>
-static __device__ __forceinline__ void finish(box (&c)[BOXES], const float (&d)[128],
-                                              const float *bias, const uint32_t (&keep)[BOXES],
-                                              float scale, int warp, int lane)
+/* Where a lane stores or loads the four 8x8 matrices that are columns [16k, 16k+16) of the 16 rows
+ * of its warp in box i */
+struct lane_chunks {
+    uint32_t row;
+    int turn; /* position of the first chunk that the lane addresses */
+    __device__ __forceinline__ lane_chunks(box (&c)[BOXES], int warp, int lane)
+        : row(shared_address(&c[0][warp * 16 + lane % 16])), turn(lane / 16 ^ lane % 8)
+    {
+    }
+    __device__ __forceinline__ uint32_t at(int i, int k) const
+    {
+        return row + i * (int)sizeof(box) + ((turn ^ 2 * k) << 4);
+    }
+};
+
+/* The numbers of this thread in a box: [k] are the pairs in the chunks at(i, k). */
+typedef uint32_t box_pairs[PARTS / 2][4];
+
+/* The place in d of the first number of pair q in the chunks at(i, k) */
+static __device__ __forceinline__ constexpr int place_in_d(int i, int k, int q)
 {
-    uint32_t row = shared_address(&c[0][warp * 16 + lane % 16]);
-    int turn = lane / 16 ^ lane % 8; /* position of the first chunk that the lane addresses */
+    return (i * PARTS + 2 * k + q / 2) * 4 + q % 2 * 2;
+}
+
+/* ReLU: computes the result of half a tile from its products d and stores it in c. keep: a word of
+ * kept for each box. */
+template <bool BACK>
+static __device__ __forceinline__ void finish(struct lane_chunks chunks, const float (&d)[128],
+                                              const float *bias, const uint32_t (&keep)[BOXES],
+                                              float scale, int lane)
+{
 #pragma unroll
-    for (int i = 0; i < BOXES; i++, row += sizeof(box)) {
-        uint32_t x[PARTS / 2][4];
+    for (int i = 0; i < BOXES; i++) {
+        box_pairs x;
 #pragma unroll
         for (int k = 0; k < PARTS / 2; k++)
-            if (BACK) load_matrix(x[k], row + ((turn ^ 2 * k) << 4));
+            if (BACK) load_matrix(x[k], chunks.at(i, k));
 #pragma unroll
         for (int k = 0; k < PARTS / 2; k++) {
 #pragma unroll
             for (int q = 0; q < 4; q++) {
-                int part = i * PARTS + 2 * k + q / 2, at = part * 4 + q % 2 * 2, bit = at % 32;
+                int at = place_in_d(i, k, q), part = at / 4, bit = at % 32;
                 if (BACK) {
                     x[k][q] = where_above_0(pack(d[at] * scale, d[at + 1] * scale), x[k][q]);
                 } else {
@@ -213,22 +274,99 @@ static __device__ __forceinline__ void finish(box (&c)[BOXES], const float (&d)[
                     x[k][q] = pack_relu(lo, hi);
                 }
             }
-            store_matrix(row + ((turn ^ 2 * k) << 4), x[k]);
+            store_matrix(chunks.at(i, k), x[k]);
         }
     }
 }
 
-/* The dropout mask is computed while the tensor cores are busy, one box in each step. */
-template <bool BACK>
+/* Forward with slope: computes box i of both results from the products d. keep: two words of kept
+ * for each box. */
+template <enum activation_kind KIND>
+static __device__ __forceinline__ void activate(box_pairs &slope, box_pairs &h,
+                                                const float (&d)[128], const float *bias,
+                                                const uint32_t (&keep)[2 * BOXES], float scale,
+                                                int i, int lane)
+{
+#pragma unroll
+    for (int k = 0; k < PARTS / 2; k++)
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            int at = place_in_d(i, k, q);
+            uint32_t bits = keep[at / 16] >> at % 16;
+            float2 b = *(const float2 *)(bias + at / 4 * 8 + lane % 4 * 2);
+            float mask_lo = bits & 1 ? scale : 0, mask_hi = bits & 2 ? scale : 0;
+            float slope_lo, lo = fast_activation<KIND>(d[at] + b.x, &slope_lo);
+            float slope_hi, hi = fast_activation<KIND>(d[at + 1] + b.y, &slope_hi);
+            slope[k][q] = pack(slope_lo * mask_lo, slope_hi * mask_hi);
+            h[k][q] = pack(lo * mask_lo, hi * mask_hi);
+        }
+}
+
+static __device__ __forceinline__ void stage_box(struct lane_chunks chunks, const box_pairs &x,
+                                                 int i)
+{
+#pragma unroll
+    for (int k = 0; k < PARTS / 2; k++) store_matrix(chunks.at(i, k), x[k]);
+}
+
+/* Forward with slope: the phase-th half of group g. A pair of boxes is computed before the wait for
+ * its place in c; the first wait is for the bias, too. */
+template <enum activation_kind KIND>
+static __device__ __forceinline__ void finish_both(struct tiles &t, struct lane_chunks chunks,
+                                                   const float (&d)[128],
+                                                   const uint32_t (&keep)[2 * BOXES], float scale,
+                                                   int g, uint32_t phase, int lane)
+{
+#pragma unroll
+    for (int i = 0; i < BOXES; i++) {
+        box_pairs slope, h;
+        if (i == 0) barrier_wait(&t.ready[g], phase * BOXES);
+        activate<KIND>(slope, h, d, t.bias[g], keep, scale, i, lane);
+        if (i > 0) barrier_wait(&t.ready[g], phase * BOXES + i);
+        stage_box(chunks, slope, i % 2 * 2);
+        stage_box(chunks, h, i % 2 * 2 + 1);
+        shared_publish();
+        barrier_arrive(&t.staged[g]);
+    }
+}
+
+/* Backward with slope: the slope in c becomes the result. */
+static __device__ __forceinline__ void finish_by_slope(struct lane_chunks chunks,
+                                                       const float (&d)[128])
+{
+#pragma unroll
+    for (int i = 0; i < BOXES; i++) {
+        box_pairs x;
+#pragma unroll
+        for (int k = 0; k < PARTS / 2; k++) load_matrix(x[k], chunks.at(i, k));
+#pragma unroll
+        for (int k = 0; k < PARTS / 2; k++) {
+#pragma unroll
+            for (int q = 0; q < 4; q++) {
+                int at = place_in_d(i, k, q);
+                float2 slope = unpack(x[k][q]);
+                x[k][q] = pack(d[at] * slope.x, d[at + 1] * slope.y);
+            }
+            store_matrix(chunks.at(i, k), x[k]);
+        }
+    }
+}
+
+/* While the tensor cores are busy, each of the first steps computes a share of the dropout mask,
+ * which forward needs. Shares of 16 bits take less time than the products of a step. */
+template <bool BACK, enum activation_kind KIND>
 static __device__ void multiply(struct tiles &t, const struct job &j, int g, int warp, int lane)
 {
+    const bool SLOPE = KIND != ACT_RELU;
+    enum { SHARES = SLOPE ? 2 * BOXES : BOXES, BITS = 128 / SHARES };
     uint32_t step = 0, phase = 0;
     bool speaker = warp == 0 && lane == 0; /* arrives at barriers for the group */
+    struct lane_chunks chunks(t.c[g], warp, lane);
     for (int tile = blockIdx.x; tile < j.tiles; tile += gridDim.x, phase++) {
         struct at p = place(j, tile);
         int row = p.row + g * HALF + warp * 16 + lane / 4, col = p.col + lane % 4 * 2;
         struct drop_row mask[2] = {mask_of(j.site, row), mask_of(j.site, row + 8)};
-        uint32_t keep[BOXES] = {};
+        uint32_t keep[SHARES] = {};
         float d[128];
         for (int k = 0; k < j.steps; k++, step++) {
             int s = step % STAGES;
@@ -241,11 +379,11 @@ static __device__ void multiply(struct tiles &t, const struct job &j, int g, int
                                              : operand(t.b[s] + i, 0),
                                         k > 0 || i > 0);
             product_commit();
-            if (!BACK && k < BOXES) {
-                uint32_t bits = kept(mask, col + k * WIDE);
+            if (!BACK && k < SHARES) {
+                uint32_t bits = kept<BITS>(mask, col + k * (TILE_N / SHARES));
                 asm volatile("" : "+r"(bits)); /* computed here, not where it is used */
 #pragma unroll
-                for (int i = 0; i < BOXES; i++)
+                for (int i = 0; i < SHARES; i++)
                     if (i == k) keep[i] = bits;
             }
             product_wait<1>();
@@ -254,10 +392,17 @@ static __device__ void multiply(struct tiles &t, const struct job &j, int g, int
         product_end(d);
         if (speaker) barrier_arrive(&t.empty[(step - 1) % STAGES]);
 #pragma unroll
-        for (int i = 0; i < BOXES; i++)
-            if (!BACK && i >= j.steps) keep[i] = kept(mask, col + i * WIDE);
+        for (int i = 0; i < SHARES; i++)
+            if (!BACK && i >= j.steps) keep[i] = kept<BITS>(mask, col + i * (TILE_N / SHARES));
+        if constexpr (SLOPE && !BACK) {
+            finish_both<KIND>(t, chunks, d, keep, j.site.scale, g, phase, lane);
+            continue;
+        }
         barrier_wait(&t.ready[g], phase);
-        finish<BACK>(t.c[g], d, t.bias[g], keep, j.site.scale, warp, lane);
+        if constexpr (SLOPE)
+            finish_by_slope(chunks, d);
+        else
+            finish<BACK>(chunks, d, t.bias[g], keep, j.site.scale, lane);
         shared_publish();
         barrier_arrive(&t.staged[g]);
     }
@@ -265,7 +410,7 @@ static __device__ void multiply(struct tiles &t, const struct job &j, int g, int
 
 #endif
 
-template <bool BACK>
+template <bool BACK, enum activation_kind KIND>
 static __global__ void __launch_bounds__(THREADS, 1)
     feed_forward(const __grid_constant__ struct maps maps, const __grid_constant__ struct job j)
 {
@@ -288,11 +433,14 @@ static __global__ void __launch_bounds__(THREADS, 1)
     __syncthreads();
     if (group < GROUPS) {
         registers_more<232>();
-        multiply<BACK>(t, j, group, warp, lane);
+        multiply<BACK, KIND>(t, j, group, warp, lane);
     } else {
+        const bool BOTH = !BACK && KIND != ACT_RELU;
         registers_fewer<40>();
         if (warp == 0 && lane == 0) bring_operands<BACK>(t, maps, j);
-        if (warp == 1 && lane == 0) bring_and_store<BACK>(t, maps, j);
+        if (!BOTH && warp == 1 && lane == 0) bring_and_store<BACK>(t, maps, j);
+        if (BOTH && (warp == 1 || warp == 2) && lane == 0)
+            bring_and_store_both(t, maps, j, warp - 1);
         if (BACK && warp >= 2 && j.sums) add_columns(t, j, warp - 2, lane);
     }
 #else
@@ -328,33 +476,42 @@ static bool takes(struct mat m)
     return m.type == TYPE_BF16 && mat_wide(m);
 }
 
-template <bool BACK>
+template <bool BACK, enum activation_kind KIND>
 static bool run(struct gpu *c, const char *name, struct mat out, struct mat a, struct mat w,
-                struct mat made, struct job j)
+                struct mat seen, struct job j)
 {
+    auto kernel = feed_forward<BACK, KIND>;
     struct maps maps;
     if (!map_of(c, &maps.a, a, TILE_M) || !map_of(c, &maps.w, w, BACK ? TILE_K : TILE_N) ||
-        !map_of(c, &maps.c, out, HALF) || !map_of(c, &maps.made, made, HALF))
+        !map_of(c, &maps.c, out, HALF) || !map_of(c, &maps.seen, seen, HALF))
         return false;
-    double bytes = mat_bytes(out) * (BACK ? 2 : 1) + mat_bytes(a) + mat_bytes(w);
+    bool both = BACK || KIND != ACT_RELU;
+    double bytes = mat_bytes(out) * (both ? 2 : 1) + mat_bytes(a) + mat_bytes(w);
     cuda_mark(c, name, bytes, 2.0 * a.rows * a.cols * out.cols);
     j.n = out.cols;
     j.across = ceiling(out.cols, TILE_N);
     j.tiles = j.across * ceiling(out.rows, TILE_M);
     j.steps = ceiling(a.cols, TILE_K);
-    cuda_check(c, shared_allow((const void *)feed_forward<BACK>, SHARED));
-    feed_forward<BACK><<<min(j.tiles, c->processors), THREADS, SHARED, c->stream>>>(maps, j);
+    cuda_check(c, shared_allow((const void *)kernel, SHARED));
+    kernel<<<min(j.tiles, c->processors), THREADS, SHARED, c->stream>>>(maps, j);
     return true;
 }
 
 bool hopper_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
                    struct activation f)
 {
-    if (!c->box_map || f.kind != ACT_RELU || f.slope.p || f.drop.p == 0 || !takes(y) || !takes(x) ||
-        !takes(w) || !b.p || b.type != TYPE_F32 || !mat_wide(b))
+    struct job j = {.bias = (float *)b.p, .site = drop_site(f.drop)};
+    bool slope = f.slope.p && takes(f.slope);
+    if (!c->box_map || !takes(y) || !takes(x) || !takes(w) || !b.p || b.type != TYPE_F32 ||
+        !mat_wide(b))
         return false;
-    return run<false>(c, "linear, with dropout", y, x, w, y,
-                      (struct job){.bias = (float *)b.p, .site = drop_site(f.drop)});
+    if (f.kind == ACT_GELU && slope)
+        return run<false, ACT_GELU>(c, "linear, with GELU", y, x, w, f.slope, j);
+    if (f.kind == ACT_SILU && slope)
+        return run<false, ACT_SILU>(c, "linear, with SiLU", y, x, w, f.slope, j);
+    /* without dropout cuBLASLt is faster */
+    return f.kind == ACT_RELU && f.drop.p > 0 &&
+           run<false, ACT_RELU>(c, "linear, with dropout", y, x, w, y, j);
 }
 
 bool hopper_linear_dx(struct gpu *c, struct mat dx, struct mat db, struct mat dy, struct mat x,
@@ -362,11 +519,13 @@ bool hopper_linear_dx(struct gpu *c, struct mat dx, struct mat db, struct mat dy
 {
     int rows = ceiling(dx.rows, TILE_M) * GROUPS;
     float *sums = db.p ? (float *)c->scratch : NULL;
-    if (!c->box_map || f.kind != ACT_RELU || f.slope.p || !takes(dx) || !takes(dy) || !takes(x) ||
+    struct job j = {.sums = sums, .site = drop_site(f.drop)};
+    struct mat seen = f.slope.p ? f.slope : x;
+    if (!c->box_map || f.kind == ACT_NONE || !takes(dx) || !takes(dy) || !takes(seen) ||
         !takes(w) || (sums && sizeof(float) * rows * dx.cols > CUDA_SCRATCH))
         return false;
-    if (!run<true>(c, "linear_bwd, dx to ReLU", dx, dy, w, x,
-                   (struct job){.sums = sums, .site = drop_site(f.drop)}))
+    if (f.slope.p ? !run<true, ACT_NONE>(c, "linear_bwd, dx by slope", dx, dy, w, seen, j)
+                  : !run<true, ACT_RELU>(c, "linear_bwd, dx to ReLU", dx, dy, w, seen, j))
         return false;
     if (db.p) cuda_add_partials(c, (struct sums){{(float *)db.p}, 1}, sums, rows, dx.cols);
     return true;

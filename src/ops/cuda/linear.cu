@@ -48,12 +48,11 @@ enum {
 enum way_back {
     BY_MASK, /* f is the identity: dropout alone */
     BY_X,    /* f is ReLU: what x says; what was dropped is 0 in it, what is above 0 was kept */
-    BY_SLOPE /* any f: what forward stored */
+    BY_SLOPE /* any other f: what forward stored */
 };
 
 /* dx of some rows and LANES * V columns becomes the gradient of z, as stored, and is summed by
- * columns into a row of partial. seen: x or slope, whichever is read on this way back.
- */
+ * columns into a row of partial. seen: x or slope, whichever is read on this way back. */
 template <class T, int V, enum way_back WAY>
 static __global__ void __launch_bounds__(LANES *STRIP_WARPS)
     strip(rows<T> dx, rows<const T> seen, float *partial, int n, int cols, struct drop_site site,
@@ -134,16 +133,16 @@ static void strip_way(struct gpu *c, struct mat dx, struct mat db, struct mat se
 static void strip_any(struct gpu *c, struct mat dx, struct mat db, struct mat x,
                       struct activation f)
 {
-    bool seen = f.kind != ACT_NONE || f.slope.p, changed = seen || f.drop.p > 0;
+    bool seen = f.kind != ACT_NONE, changed = seen || f.drop.p > 0;
     double passes = (changed ? 2 : 1) + (seen ? 1 : 0);
     if (!changed && !db.p) return;
     cuda_mark(c, changed ? "linear_bwd, mask" : "linear_bwd, bias", passes * mat_bytes(dx), 0);
-    if (f.slope.p)
-        strip_way<BY_SLOPE>(c, dx, db, f.slope, f.drop);
-    else if (f.kind == ACT_NONE)
+    if (f.kind == ACT_NONE)
         strip_way<BY_MASK>(c, dx, db, x, f.drop);
-    else
+    else if (f.kind == ACT_RELU)
         strip_way<BY_X>(c, dx, db, x, f.drop);
+    else
+        strip_way<BY_SLOPE>(c, dx, db, f.slope, f.drop);
 }
 
 /* ---- forward ---- */
@@ -284,11 +283,11 @@ static void linear_fused(struct gpu *c, struct mat y, struct mat x, struct mat w
 void cuda_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
                  struct activation f)
 {
-    if (f.slope.p || activation_keeps_slope(f.kind)) {
+    if (!activation_keeps_slope(f.kind)) {
+        linear_fused(c, y, x, w, b, f);
+    } else if (!hopper_linear(c, y, x, w, b, f)) {
         linear_fused(c, y, x, w, b, (struct activation){});
         activate_any(c, y, f);
-    } else {
-        linear_fused(c, y, x, w, b, f);
     }
 }
 
@@ -298,7 +297,7 @@ void cuda_linear_bwd(struct gpu *c, struct mat dx, float beta, struct mat db, st
                      struct mat dy, struct mat x, struct mat w, struct activation f)
 {
     assert((dx.p && beta == 0) || (f.kind == ACT_NONE && f.drop.p == 0 && !db.p));
-    assert(f.slope.p || !activation_keeps_slope(f.kind));
+    assert(!f.slope.p == !activation_keeps_slope(f.kind));
     if (dx.p && !hopper_linear_dx(c, dx, db, dy, x, w, f)) {
         struct product p = {.c = dx, .a = dy, .b = w, .beta = beta, .name = "linear_bwd, dx"};
         blas_run(c, &p);
