@@ -373,9 +373,8 @@ static void op_add_norm_bwd(struct backend *be, struct mat dx, struct mat dr, st
 static void op_add_bwd(struct backend *be, struct mat dr, struct mat drb, struct mat dy,
                        struct drop d)
 {
-    struct gpu *c = begin(be, "add_bwd", 2 * mat_bytes(dy) + (drb.p ? mat_bytes(dr) : 0));
-    if (dy.rows) cuda_add(c, dr, (struct mat){}, dy, d);
-    if (dy.rows && drb.p) cuda_bias_bwd(c, drb, dr);
+    struct gpu *c = begin(be, "add_bwd", 2 * mat_bytes(dy));
+    if (dy.rows) cuda_add_bwd(c, dr, drb, dy, d);
     end(c);
 }
 

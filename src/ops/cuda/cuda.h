@@ -113,6 +113,7 @@ void cuda_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct
 void cuda_linear_bwd(struct gpu *c, struct mat dx, float beta, struct mat db, struct mat dw,
                      struct mat dy, struct mat x, struct mat w, struct activation f);
 void cuda_bias_bwd(struct gpu *c, struct mat db, struct mat dy);
+void cuda_add_bwd(struct gpu *c, struct mat dr, struct mat drb, struct mat dy, struct drop d);
 /* rotate.cu */
 void cuda_rotate(struct gpu *c, struct mat x, const int32_t *pos, struct mat table, bool opposite);
 

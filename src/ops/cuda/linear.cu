@@ -51,17 +51,18 @@ enum way_back {
     BY_SLOPE /* any other f: what forward stored */
 };
 
-/* dx of some rows and LANES * V columns becomes the gradient of z, as stored, and is summed by
- * columns into a row of partial. seen: x or slope, whichever is read on this way back. */
+/* dx of some rows and LANES * V columns becomes the gradient dz of z, as stored, and is summed by
+ * columns into a row of partial. dz may be dx. seen: x or slope, whichever is read on this way
+ * back. */
 template <class T, int V, enum way_back WAY>
-static __global__ void __launch_bounds__(LANES *STRIP_WARPS)
-    strip(rows<T> dx, rows<const T> seen, float *partial, int n, int cols, struct drop_site site,
-          int height)
+static __global__ void __launch_bounds__(LANES *STRIP_WARPS, WAY == BY_MASK ? 4 : 2)
+    strip(rows<T> dz, rows<const T> dx, rows<const T> seen, float *partial, int n, int cols,
+          struct drop_site site, int height)
 {
     __shared__ float part[STRIP_WARPS][LANES * V + 1];
     int tx = threadIdx.x, ty = threadIdx.y, col = (blockIdx.x * LANES + tx) * V;
     int first = blockIdx.y * height, last = min(n, first + height);
-    bool changed = WAY != BY_MASK || site.threshold;
+    bool changed = WAY != BY_MASK || site.threshold || dz.p != dx.p;
     float sum[V] = {};
     for (int r = first + ty; r < last && col < cols; r += STRIP_WARPS * STRIP_DEPTH) {
         float g[STRIP_DEPTH][V], other[STRIP_DEPTH][V];
@@ -83,8 +84,8 @@ static __global__ void __launch_bounds__(LANES *STRIP_WARPS)
             }
             if (changed) {
 #pragma unroll
-                for (int v = 0; v < V; v++) g[i][v] = as_stored(g[i][v], dx.p);
-                store(dx.at(row, col), g[i]);
+                for (int v = 0; v < V; v++) g[i][v] = as_stored(g[i][v], dz.p);
+                store(dz.at(row, col), g[i]);
             }
 #pragma unroll
             for (int v = 0; v < V; v++) sum[v] += g[i][v];
@@ -103,7 +104,8 @@ static __global__ void __launch_bounds__(LANES *STRIP_WARPS)
 }
 
 template <class T, int V, enum way_back WAY>
-static void strip_run(struct gpu *c, struct mat dx, struct mat db, struct mat seen, struct drop d)
+static void strip_run(struct gpu *c, struct mat dz, struct mat db, struct mat dx, struct mat seen,
+                      struct drop d)
 {
     int strips = ceiling(dx.cols, LANES * V), batch = STRIP_WARPS * STRIP_DEPTH;
     int most = min(STRIP_BLOCKS / min(strips, STRIP_BLOCKS),
@@ -112,20 +114,22 @@ static void strip_run(struct gpu *c, struct mat dx, struct mat db, struct mat se
     float *partial = db.p ? (float *)c->scratch : NULL;
     struct sums sums = {{(float *)db.p}, 1};
     strip<T, V, WAY><<<dim3(strips, heights), dim3(LANES, STRIP_WARPS), 0, c->stream>>>(
-        rows_of<T>(dx), rows_of<const T>(seen), partial, dx.rows, dx.cols, drop_site(d), height);
+        rows_of<T>(dz), rows_of<const T>(dx), rows_of<const T>(seen), partial, dx.rows, dx.cols,
+        drop_site(d), height);
     if (db.p) cuda_add_partials(c, sums, partial, heights, dx.cols);
 }
 
 template <enum way_back WAY>
-static void strip_way(struct gpu *c, struct mat dx, struct mat db, struct mat seen, struct drop d)
+static void strip_way(struct gpu *c, struct mat dz, struct mat db, struct mat dx, struct mat seen,
+                      struct drop d)
 {
-    bool wide = mat_wide(dx) && (WAY == BY_MASK || mat_wide(seen));
+    bool wide = mat_wide(dz) && mat_wide(dx) && (WAY == BY_MASK || mat_wide(seen));
     if (dx.type == TYPE_BF16)
-        wide ? strip_run<bf16, 8, WAY>(c, dx, db, seen, d)
-             : strip_run<bf16, 1, WAY>(c, dx, db, seen, d);
+        wide ? strip_run<bf16, 8, WAY>(c, dz, db, dx, seen, d)
+             : strip_run<bf16, 1, WAY>(c, dz, db, dx, seen, d);
     else
-        wide ? strip_run<float, 8, WAY>(c, dx, db, seen, d)
-             : strip_run<float, 1, WAY>(c, dx, db, seen, d);
+        wide ? strip_run<float, 8, WAY>(c, dz, db, dx, seen, d)
+             : strip_run<float, 1, WAY>(c, dz, db, dx, seen, d);
 }
 
 /* Takes dx, the gradient of x, back through dropout and f, where there is one, and sums it into
@@ -138,11 +142,11 @@ static void strip_any(struct gpu *c, struct mat dx, struct mat db, struct mat x,
     if (!changed && !db.p) return;
     cuda_mark(c, changed ? "linear_bwd, mask" : "linear_bwd, bias", passes * mat_bytes(dx), 0);
     if (f.kind == ACT_NONE)
-        strip_way<BY_MASK>(c, dx, db, x, f.drop);
+        strip_way<BY_MASK>(c, dx, db, dx, x, f.drop);
     else if (f.kind == ACT_RELU)
-        strip_way<BY_X>(c, dx, db, x, f.drop);
+        strip_way<BY_X>(c, dx, db, dx, x, f.drop);
     else
-        strip_way<BY_SLOPE>(c, dx, db, f.slope, f.drop);
+        strip_way<BY_SLOPE>(c, dx, db, dx, f.slope, f.drop);
 }
 
 /* ---- forward ---- */
@@ -309,5 +313,13 @@ void cuda_linear_bwd(struct gpu *c, struct mat dx, float beta, struct mat db, st
 
 void cuda_bias_bwd(struct gpu *c, struct mat db, struct mat dy)
 {
-    strip_way<BY_MASK>(c, dy, db, dy, (struct drop){});
+    strip_way<BY_MASK>(c, dy, db, dy, dy, (struct drop){});
+}
+
+void cuda_add_bwd(struct gpu *c, struct mat dr, struct mat drb, struct mat dy, struct drop d)
+{
+    if (drb.p)
+        strip_way<BY_MASK>(c, dr, drb, dy, dy, d);
+    else
+        cuda_add(c, dr, (struct mat){}, dy, d);
 }

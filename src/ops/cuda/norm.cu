@@ -233,19 +233,21 @@ static __global__ void __launch_bounds__(LANES *WARPS, N > 2 ? 1 : 2)
                   float beta)
 {
     const bool BIAS = BESIDES == RESIDUAL_BIAS;
+    bool adds = BESIDES == ALONE && beta != 0;
     int lane = threadIdx.x;
     float gain[N][V], dg[N][V] = {}, db[N][V] = {}, drb[N][V] = {};
 #pragma unroll
     for (int k = 0; k < N; k++)
         if (k * SPAN + lane * V < cols) load(gain[k], g + k * SPAN + lane * V);
     for (int row = blockIdx.x * WARPS + threadIdx.y; row < n; row += gridDim.x * WARPS) {
-        float t[N][V], h[N][V], mean = 0, dot = 0, s = *rstd.at(row, 0);
+        float t[N][V], h[N][V], old[N][V], mean = 0, dot = 0, s = *rstd.at(row, 0);
 #pragma unroll
         for (int k = 0; k < N; k++) {
             int col = k * SPAN + lane * V;
             if (col >= cols) continue;
             load(t[k], dy.at(row, col));
             load(h[k], xhat.at(row, col));
+            if (adds) load(old[k], dx.at(row, col));
         }
 #pragma unroll
         for (int k = 0; k < N; k++)
@@ -267,11 +269,9 @@ static __global__ void __launch_bounds__(LANES *WARPS, N > 2 ? 1 : 2)
             if (col >= cols) continue;
 #pragma unroll
             for (int i = 0; i < V; i++) t[k][i] = (t[k][i] - mean - h[k][i] * dot) * s;
-            if (BESIDES == ALONE && beta != 0) {
-                load(h[k], dx.at(row, col));
 #pragma unroll
-                for (int i = 0; i < V; i++) t[k][i] += beta * h[k][i];
-            }
+            for (int i = 0; i < V; i++)
+                if (adds) t[k][i] += beta * old[k][i];
             store(dx.at(row, col), t[k]);
             if (BESIDES == ALONE) continue;
             drop(t[k], mask, col);
