@@ -3,6 +3,7 @@
  */
 #ifndef HEED_OPS_CUDA_ACTIVATION_H
 #define HEED_OPS_CUDA_ACTIVATION_H
+#include "ops/cuda/fragment.h"
 #include "ops/ops.h"
 
 /* ---- for any type of numbers ---- */
@@ -84,6 +85,16 @@ static __device__ __forceinline__ float fast_activation(float z, float *slope)
     float p = fast_normal_distribution(z);
     *slope = z * fast_exp2(z * (z * -0.7213475204f) - 1.325748065f) + p; /* z times the density */
     return z * p;
+}
+
+/* SiLU for results that are stored as the type of the pointer. *slope: its derivative */
+static __device__ __forceinline__ float silu_for(float z, float *slope, const float *)
+{
+    return activation(ACT_SILU, z, slope);
+}
+static __device__ __forceinline__ float silu_for(float z, float *slope, const bf16 *)
+{
+    return fast_activation<ACT_SILU>(z, slope);
 }
 
 #endif

@@ -23,7 +23,7 @@ static __global__ void gate(rows<T> h, rows<const T> z, int cols, struct drop_si
 #pragma unroll
     for (int v = 0; v < V; v++) {
         float slope;
-        x[v] = activation(ACT_SILU, x[v], &slope) * right[v];
+        x[v] = silu_for(x[v], &slope, h.p) * right[v];
     }
     drop(x, mask_of(site, row), col);
     store(h.at(row, col), x);
@@ -61,7 +61,7 @@ static __device__ inline void gate_back(float (&x)[V], float (&y)[V], const floa
 {
 #pragma unroll
     for (int v = 0; v < V; v++) {
-        float slope, value = activation(ACT_SILU, x[v], &slope);
+        float slope, value = silu_for(x[v], &slope, (const T *)0);
         float left = g[v] * y[v] * slope, right = g[v] * value;
         x[v] = as_stored(left, (const T *)0);
         y[v] = as_stored(right, (const T *)0);
