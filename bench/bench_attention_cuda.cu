@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -113,6 +114,8 @@ struct plain {
     int dk, dv; /* columns of all heads */
     std::vector<double> q, k, v, dout, o, lse, w, dq, dkey, dval;
     std::vector<double> given; /* o as backward reads it: rounded */
+    /* the parameters of a form and their gradients: of relative_k, relative_v and additive */
+    std::vector<double> form[3], dform[3];
 };
 
 static std::vector<double> read_mat(struct mat m)
@@ -130,44 +133,72 @@ static double dot(const double *x, const double *y, int n)
     return s;
 }
 
-static void plain_head(struct plain &p, const struct attention *a, int b, int h, bool backward)
+static void plain_head(struct plain &p, const struct attention *a, int b, int h, bool backward,
+                       std::mutex &one)
 {
     const struct seqs *s = &a->seqs;
     int dk = p.dk / a->heads, dv = p.dv / a->heads, nq = s->q[b + 1] - s->q[b], nk = s->klen[b];
-    std::vector<double> w(nk + 1), keep(nk + 1);
+    bool relative = a->relative_k.p, additive = a->additive.p;
+    double scale = additive ? 1 : 1 / sqrt(dk), slope = attention_slope(a, h);
+    const double *learned = additive ? &p.form[2][(size_t)h * dk] : NULL;
+    std::vector<double> w(nk + 1), keep(nk + 1), dform[3];
+    for (int t = 0; t < 3; t++) dform[t].resize(p.form[t].size());
     for (int i = 0; i < nq; i++) {
         size_t row = s->q[b] + i;
-        int keys = std::max(0, s->causal ? nk - nq + i + 1 : nk);
+        int position = nk - nq + i;
+        struct key_span sees = attention_sees(a, position, nk);
         double top = -INFINITY, sum = 0;
         const double *q = &p.q[row * p.dk + h * dk], *dout = &p.dout[row * p.dv + h * dv];
         double *o = &p.o[row * p.dv + h * dv], *dq = &p.dq[row * p.dk + h * dk];
         auto key_row = [&](int j) { return (size_t)(s->at ? s->at[s->k[b] + j] : s->k[b] + j); };
-        for (int j = 0; j < keys; j++) {
-            w[j] = dot(q, &p.k[key_row(j) * p.dk + h * dk], dk) / sqrt(dk);
+        /* the vectors for the distance of key j */
+        auto relative_at = [&](int j) { return (size_t)attention_relative_row(a, j - position); };
+        auto sees_key = [&](int j) { return j < sees.first || (j >= sees.from && j < sees.to); };
+        for (int j = 0; j < sees.to; j++) {
+            const double *k = &p.k[key_row(j) * p.dk + h * dk];
+            double x = additive ? 0 : dot(q, k, dk);
+            for (int c = 0; additive && c < dk; c++) x += learned[c] * tanh(q[c] + k[c]);
+            if (relative) x += dot(q, &p.form[0][relative_at(j) * dk], dk);
+            w[j] = sees_key(j) ? x * scale - slope * abs(j - position) : -INFINITY;
             top = fmax(top, w[j]);
         }
-        for (int j = 0; j < keys; j++) sum += w[j] = exp(w[j] - top);
+        for (int j = 0; j < sees.to; j++) sum += w[j] = exp(w[j] - top);
         struct drop_row d = drop_row(a->drop, row * a->heads + h);
-        for (int j = 0; j < keys; j++) {
+        for (int j = 0; j < sees.to; j++) {
             w[j] /= sum, keep[j] = drop_factor(d, j);
             const double *v = &p.v[key_row(j) * p.dv + h * dv];
-            for (int c = 0; c < dv; c++) o[c] += w[j] * keep[j] * v[c];
+            const double *r = relative ? &p.form[1][relative_at(j) * dv] : NULL;
+            for (int c = 0; c < dv; c++) o[c] += w[j] * keep[j] * (v[c] + (r ? r[c] : 0));
             if (a->weights.p) p.w[(row * a->heads + h) * s->max_k + j] = w[j];
         }
-        p.lse[row * a->heads + h] = keys ? top + log(sum) : -INFINITY;
+        p.lse[row * a->heads + h] = sees.to ? top + log(sum) : -INFINITY;
         double delta = backward ? dot(dout, &p.given[row * p.dv + h * dv], dv) : 0;
-        for (int j = 0; backward && j < keys; j++) {
-            size_t key = key_row(j);
-            double dw = dot(dout, &p.v[key * p.dv + h * dv], dv) * keep[j];
-            double ds = w[j] * (dw - delta) / sqrt(dk);
-            for (int c = 0; c < dv; c++)
+        for (int j = 0; backward && j < sees.to; j++) {
+            if (!sees_key(j)) continue;
+            size_t key = key_row(j), r = relative ? relative_at(j) : 0;
+            double dw = dot(dout, &p.v[key * p.dv + h * dv], dv);
+            if (relative) dw += dot(dout, &p.form[1][r * dv], dv);
+            double ds = w[j] * (dw * keep[j] - delta) * scale;
+            for (int c = 0; c < dv; c++) {
                 p.dval[key * p.dv + h * dv + c] += w[j] * keep[j] * dout[c];
+                if (relative) dform[1][r * dv + c] += w[j] * keep[j] * dout[c];
+            }
             for (int c = 0; c < dk; c++) {
-                dq[c] += ds * p.k[key * p.dk + h * dk + c];
-                p.dkey[key * p.dk + h * dk + c] += ds * q[c];
+                double k = p.k[key * p.dk + h * dk + c], *to = &p.dkey[key * p.dk + h * dk + c];
+                if (additive) {
+                    double t = tanh(q[c] + k), dt = ds * learned[c] * (1 - t * t);
+                    dq[c] += dt, *to += dt, dform[2][(size_t)h * dk + c] += ds * t;
+                    continue;
+                }
+                dq[c] += ds * (k + (relative ? p.form[0][r * dk + c] : 0));
+                *to += ds * q[c];
+                if (relative) dform[0][r * dk + c] += ds * q[c];
             }
         }
     }
+    std::lock_guard<std::mutex> lock(one);
+    for (int t = 0; t < 3; t++)
+        for (size_t i = 0; i < dform[t].size(); i++) p.dform[t][i] += dform[t][i];
 }
 
 /* a's o is what forward wrote; it is read for backward alone. */
@@ -180,19 +211,33 @@ static struct plain plain_run(const struct attention *a, struct mat dout, bool b
     p.o.resize((size_t)a->q.rows * p.dv), p.lse.resize((size_t)a->q.rows * a->heads);
     p.w.resize(a->weights.p ? (size_t)a->q.rows * a->heads * a->seqs.max_k : 0);
     p.dq.resize(p.q.size()), p.dkey.resize(p.k.size()), p.dval.resize(p.v.size());
+    const struct mat form[3] = {a->relative_k, a->relative_v, a->additive};
+    for (int t = 0; t < 3; t++) {
+        if (form[t].p) p.form[t] = read_mat(form[t]);
+        p.dform[t].resize(p.form[t].size());
+    }
+    std::mutex one;
     int tasks = a->seqs.n * a->heads, workers = std::max(1u, std::thread::hardware_concurrency());
     std::atomic<int> next(0);
     std::vector<std::thread> pool;
     for (int t = 0; t < workers; t++)
         pool.emplace_back([&] {
             for (int i; (i = next++) < tasks;)
-                plain_head(p, a, i / a->heads, i % a->heads, backward);
+                plain_head(p, a, i / a->heads, i % a->heads, backward, one);
         });
     for (auto &t : pool) t.join();
     return p;
 }
 
 /* ---- cases ---- */
+
+/* The form of attention; all 0: the paper's. */
+struct form {
+    int window, global;
+    bool alibi;
+    int relative; /* rows of the tables */
+    bool additive;
+};
 
 struct shape {
     const char *name;
@@ -204,12 +249,14 @@ struct shape {
     int gap;      /* columns behind the last view; 8 keeps rows aligned, 5 does not */
     bool table;   /* keys through `at` */
     bool weights; /* and the weights are asked for */
+    struct form form;
 };
 
 struct data {
     struct attention host, device;
     struct both in_q, in_k, o, lse, w, dout, grad_q, grad_k; /* self: q, k, v are views of in_q */
     struct mat host_dout, device_dout, host_d[3], device_d[3];
+    struct both form[3], dform[3]; /* relative_k, relative_v, additive and their gradients */
     std::vector<int32_t> q, k, klen, at;
     int32_t *ints; /* the same on the device */
     std::vector<bool> query_owned, key_owned;
@@ -249,6 +296,12 @@ static void data_init(struct data *d, const struct shape *s, uint64_t seed)
     d->dout = both_new(nq, dv + s->gap, s->q);
     d->grad_q = both_new(nq, dk + s->gap, s->q);
     d->grad_k = both_new(nk, dk + dv + s->gap, s->k);
+    const int rows[3] = {s->form.relative, s->form.relative, s->form.additive ? s->heads : 0};
+    for (int t = 0; t < 3; t++) {
+        d->form[t] = both_new(rows[t], t == 1 ? s->dv : s->dk, TYPE_F32);
+        d->dform[t] = both_new(rows[t], t == 1 ? s->dv : s->dk, TYPE_F32);
+        fill(d->form[t].host, &seed), up(d->form[t]);
+    }
     std::vector<int32_t> all(d->q);
     all.insert(all.end(), d->k.begin(), d->k.end());
     all.insert(all.end(), d->klen.begin(), d->klen.end());
@@ -270,6 +323,9 @@ static void data_init(struct data *d, const struct shape *s, uint64_t seed)
         a->seqs.klen = side ? d->ints + 2 * n + 1 : d->klen.data();
         a->seqs.at = !s->table ? NULL : side ? d->ints + 3 * n + 1 : d->at.data();
         a->drop = {s->drop, 5, 9};
+        a->window = s->form.window, a->global = s->form.global, a->alibi = s->form.alibi;
+        if (s->form.relative) a->relative_k = m(d->form[0]), a->relative_v = m(d->form[1]);
+        if (s->form.additive) a->additive = m(d->form[2]);
         (side ? d->device_dout : d->host_dout) = view(m(d->dout), nq, 0, dv);
         struct mat *g = side ? d->device_d : d->host_d;
         g[0] = view(m(d->grad_q), nq, 0, dk);
@@ -284,6 +340,7 @@ static void data_free(struct data *d)
 {
     both_free(d->in_q), both_free(d->in_k), both_free(d->o), both_free(d->lse), both_free(d->w);
     both_free(d->dout), both_free(d->grad_q), both_free(d->grad_k);
+    for (int t = 0; t < 3; t++) both_free(d->form[t]), both_free(d->dform[t]);
     CUDA(cudaFree(d->ints));
 }
 
@@ -291,7 +348,9 @@ static void data_free(struct data *d)
 
 struct verdict {
     int failures, listed;
-    double worst[6]; /* relative error of o, lse, w, dq, dk, dv */
+    /* relative error of o, lse, w, dq, dk, dv, and the gradients of relative_k, relative_v and
+     * additive */
+    double worst[9];
 };
 
 enum { LIST = 40 };
@@ -352,8 +411,29 @@ static void check_gap(struct verdict *v, const struct shape *s, const char *name
 }
 
 struct outputs {
-    std::vector<char> o, lse, w, dq, dkv;
+    std::vector<char> o, lse, w, dq, dkv, dform[3];
 };
+
+/* What backward uses of a backend: its stream and its scratch block, which is poisoned. */
+static struct gpu *gpu_with(cudaStream_t stream)
+{
+    static struct gpu gpu;
+    if (!gpu.scratch) {
+        CUDA(cudaMalloc((void **)&gpu.scratch, CUDA_SCRATCH));
+        CUDA(cudaMemset(gpu.scratch, 0xff, CUDA_SCRATCH));
+    }
+    gpu.stream = stream;
+    return &gpu;
+}
+
+static struct attention_grad grads_of(const struct data *d)
+{
+    struct attention_grad g = {d->device_dout, d->device_d[0], d->device_d[1], d->device_d[2]};
+    if (d->device.relative_k.p)
+        g.drelative_k = d->dform[0].device, g.drelative_v = d->dform[1].device;
+    if (d->device.additive.p) g.dadditive = d->dform[2].device;
+    return g;
+}
 
 static struct outputs run_device(struct data *d, const struct shape *s, bool backward, bool single)
 {
@@ -367,11 +447,15 @@ static struct outputs run_device(struct data *d, const struct shape *s, bool bac
     }
     if (!single) attention_forward(&a, {0, false});
     CUDA(cudaGetLastError());
-    struct attention_grad g = {d->device_dout, d->device_d[0], d->device_d[1], d->device_d[2]};
-    if (backward) attention_backward(&d->device, &g, 0);
+    for (struct both b : d->dform) /* gradients of parameters are added to what is there */
+        CUDA(cudaMemset(b.device.p, 0, bytes_of(b.host)));
+    struct attention_grad g = grads_of(d);
+    if (backward) attention_backward(gpu_with(0), &d->device, &g);
     CUDA(cudaGetLastError());
     CUDA(cudaDeviceSynchronize());
-    return {down(d->o), down(d->lse), down(d->w), down(d->grad_q), down(d->grad_k)};
+    struct outputs x = {down(d->o), down(d->lse), down(d->w), down(d->grad_q), down(d->grad_k)};
+    for (int t = 0; t < 3; t++) x.dform[t] = down(d->dform[t]);
+    return x;
 }
 
 static void check_shape(struct verdict *v, const struct shape *s)
@@ -382,6 +466,8 @@ static void check_shape(struct verdict *v, const struct shape *s)
     struct outputs x = run_device(&d, s, backward, false), y = run_device(&d, s, backward, false);
     if (x.o != y.o || x.lse != y.lse) fault(v, s, "two runs of forward differ");
     if (x.dq != y.dq || x.dkv != y.dkv) fault(v, s, "two runs of backward differ");
+    for (int t = 0; t < 3; t++)
+        if (x.dform[t] != y.dform[t]) fault(v, s, "two runs differ in gradients of parameters");
     if (x.w != y.w) fault(v, s, "two runs differ in the weights");
     if (!s->weights) {
         struct outputs z = run_device(&d, s, false, true);
@@ -405,6 +491,11 @@ static void check_shape(struct verdict *v, const struct shape *s)
         compare(v, s, "dv", 5, d.host_d[2], p.dval, &d.key_owned, 1, limit);
         check_gap(v, s, "dq: columns behind the last were written", d.grad_q.host);
         check_gap(v, s, "dk, dv: columns behind the last were written", d.grad_k.host);
+        const char *name[3] = {"drelative_k", "drelative_v", "dadditive"};
+        for (int t = 0; t < 3; t++) {
+            memcpy(d.dform[t].host.p, x.dform[t].data(), x.dform[t].size() - 1);
+            compare(v, s, name[t], 6 + t, d.dform[t].host, p.dform[t], NULL, 1, limit);
+        }
     }
     data_free(&d);
 }
@@ -469,8 +560,8 @@ static int check_all(bool quick)
     const int widths[][2] = {{8, 64}, {4, 32}, {1, 128}, {16, 64}, {2, 40}};
     struct verdict total = {};
     check_plain(&total);
-    printf("%-20s %9s %9s %9s %9s %9s %9s\n", "relative error", "o", "lse", "weights", "dq", "dk",
-           "dv");
+    printf("%-20s %9s %9s %9s %9s %9s %9s %9s %9s %9s\n", "relative error", "o", "lse", "weights",
+           "dq", "dk", "dv", "drel_k", "drel_v", "dadditive");
     auto report = [&](const char *name, struct verdict v) {
         printf("%-20s", name);
         for (double w : v.worst) printf(" %9.1e", w);
@@ -525,6 +616,58 @@ static int check_all(bool quick)
         check_shape(&pictures, &s);
     }
     report("weights", pictures);
+    const struct form forms[] = {
+        {1},
+        {5, 2},
+        {40},
+        {70, 9},
+        {100, 0, true},
+        {0, 0, true},
+        {0, 0, false, 33},
+        {0, 0, false, 7},
+        {6, 1, true, 33},
+        {70, 9, false, 65},
+        {0, 0, false, 1},
+        {0, 0, false, 67},
+        {0, 0, false, 0, true},
+        {9, 1, true, 0, true},
+    };
+    for (const struct form &f : forms) {
+        char name[80];
+        struct verdict v = {};
+        snprintf(name, sizeof name, "%d,%d%s%s%s", f.window, f.global, f.alibi ? " alibi" : "",
+                 f.relative ? (" rel " + std::to_string(f.relative)).c_str() : "",
+                 f.additive ? " additive" : "");
+        v.listed = total.listed;
+        for (const struct group &g : groups) {
+            bool enough = true; /* as many keys as queries */
+            for (size_t b = 0; b < g.nq.size(); b++) enough = enough && g.nk[b] >= g.nq[b];
+            if (!enough || (quick && (g.nq[0] > 200 || g.nq.size() > 100))) continue;
+            if (f.additive && g.nq[0] > 200) continue;
+            int turn = 0;
+            for (auto &w : widths) {
+                if (w[0] > 8 || (g.nq[0] > 200 && w[1] != 64)) continue;
+                float drop = turn++ % 2 ? 0.1f : 0;
+                struct shape s = {g.name, H, H, w[0], w[1], w[1], g.nq, g.nk, g.causal, drop, 8};
+                s.form = f;
+                check_shape(&v, &s);
+                if (g.nq.size() > 100 || g.nq[0] > 100) continue;
+                s.q = s.k = F;
+                check_shape(&v, &s);
+            }
+        }
+        for (auto &t : kinds) {
+            struct shape s = {"table", t[0], t[1], 4, 64, 64, ones, caches, true, 0, 8};
+            s.form = f, s.table = true;
+            check_shape(&v, &s);
+            s.name = "table, many queries", s.nq = tails, s.nk = pasts, s.drop = 0.1f;
+            check_shape(&v, &s);
+            s.name = "weights", s.table = false, s.weights = true;
+            check_shape(&v, &s);
+        }
+        v.listed -= total.listed;
+        report(name, v);
+    }
     printf("check: %d failures\n", total.failures);
     return total.failures;
 }
@@ -665,7 +808,7 @@ static struct timing time_kind(struct arena *m, enum kind kind, const std::vecto
         struct mat dk = kind == CROSS ? mat_cols(*dkv, 0, D) : mat_cols(*dqkv, D, D);
         struct mat dv = kind == CROSS ? mat_cols(*dkv, D, D) : mat_cols(*dqkv, 2 * D, D);
         struct attention_grad g = {m->dout[i % m->SETS], mat_cols(*dqkv, 0, D), dk, dv};
-        attention_backward(&a, &g, stream);
+        attention_backward(gpu_with(stream), &a, &g);
     });
     double row = 2.0 * D, stat = 4.0 * m->heads;
     t.forward_floor = (rows_q * (2 * row + stat) + rows_k * 2 * row) / BANDWIDTH * 1e6;

@@ -23,6 +23,7 @@
 #define HEED_OPS_H
 #include <math.h>
 
+#include "base/random.h"
 #include "heed.h"
 #ifdef __cplusplus
 extern "C" {
@@ -206,7 +207,8 @@ struct key_span {
 /* Of n keys, those that a query at this position sees: with a causal mask none behind it; with a
  * window those at most `window` positions away and the first `global` of the sentence. A query
  * that is among the first `global` itself is not limited by the window. */
-static inline struct key_span attention_sees(const struct attention *a, int position, int n)
+ON_DEVICE static inline struct key_span attention_sees(const struct attention *a, int position,
+                                                       int n)
 {
     struct key_span s = {0, 0, n};
     if (a->seqs.causal && position + 1 < n) s.to = position + 1;
@@ -220,13 +222,13 @@ static inline struct key_span attention_sees(const struct attention *a, int posi
 }
 
 /* What alibi subtracts from a scaled score of this head for each position of distance. */
-static inline double attention_slope(const struct attention *a, int head)
+ON_DEVICE static inline double attention_slope(const struct attention *a, int head)
 {
     return a->alibi ? exp2(-8.0 * (head + 1) / a->heads) : 0;
 }
 
 /* The row of relative_k and relative_v for a key at distance d = its position - the query's. */
-static inline int attention_relative_row(const struct attention *a, int d)
+ON_DEVICE static inline int attention_relative_row(const struct attention *a, int d)
 {
     int clip = a->relative_k.rows / 2;
     return clip + (d < -clip ? -clip : d > clip ? clip : d);

@@ -6,6 +6,7 @@
 
 #include <assert.h>
 
+#include "ops/cuda/attention_device.h"
 #include "ops/cuda/attention_parts.h"
 
 /* Every head of every row starts at a multiple of 16 bytes. */
@@ -22,7 +23,14 @@ static bool fast_width(const struct attention *a)
 
 static bool aligned_inputs(const struct attention *a)
 {
-    return aligned(a->q) && aligned(a->k) && aligned(a->v) && aligned(a->o);
+    return aligned(a->q) && aligned(a->k) && aligned(a->v) && aligned(a->o) &&
+           aligned(a->relative_k) && aligned(a->relative_v) && aligned(a->additive);
+}
+
+/* Whether the kernels of attention_tiles*.cu compute this form. */
+static bool tiles_form(const struct attention *a)
+{
+    return !attention_formed(a);
 }
 
 static void check(const struct attention *a)
@@ -30,6 +38,8 @@ static void check(const struct attention *a)
     assert(a->heads > 0 && attention_fits(a));
     assert(a->k.type == a->v.type && a->q.type == a->o.type);
     assert(!a->weights.p || a->lse.p);
+    assert(!a->relative_k.p || a->relative_k.type == TYPE_F32);
+    assert(!a->additive.p || a->additive.type == TYPE_F32);
     (void)a;
 }
 
@@ -49,24 +59,24 @@ void attention_forward(const struct attention *given, struct chain chain)
     bool half = a->q.type == TYPE_BF16, keys_half = a->k.type == TYPE_BF16;
     if (!fast_width(a) || !aligned_inputs(a) || (half && !keys_half))
         attention_plain_forward(a, chain.stream);
-    else if (half && !a->seqs.at)
+    else if (half && !a->seqs.at && tiles_form(a))
         attention_tiles_forward(a, chain.stream);
     else
         attention_rows_forward(a, chain);
     if (a->weights.p) attention_weights(a, chain.stream);
 }
 
-void attention_backward(const struct attention *given, const struct attention_grad *g,
-                        cudaStream_t stream)
+void attention_backward(struct gpu *c, const struct attention *given,
+                        const struct attention_grad *g)
 {
     const struct attention whole = with_kv_heads(given), *a = &whole;
     check(a);
     assert(!a->seqs.at && a->lse.p && g->dq.type == a->q.type && a->k.type == a->q.type);
     if (!a->seqs.n) return;
-    bool fast = a->q.type == TYPE_BF16 && fast_width(a) && aligned_inputs(a) && aligned(g->dq) &&
-                aligned(g->dk) && aligned(g->dv) && aligned(g->dout);
+    bool fast = a->q.type == TYPE_BF16 && fast_width(a) && tiles_form(a) && aligned_inputs(a) &&
+                aligned(g->dq) && aligned(g->dk) && aligned(g->dv) && aligned(g->dout);
     if (fast)
-        attention_tiles_backward(a, g, stream);
+        attention_tiles_backward(a, g, c->stream);
     else
-        attention_plain_backward(a, g, stream);
+        attention_plain_backward(c, a, g);
 }

@@ -56,7 +56,8 @@ static __device__ __forceinline__ int kv_head_of(const struct attention &a, int 
 
 struct sentence {
     int q, nq, k, nk; /* first row and number of rows of the queries and of the keys */
-    int ahead;        /* query i sees key j where j <= i + ahead and j < nk */
+    int ahead;        /* in the paper's form query i sees key j where j <= i + ahead and j < nk */
+    int behind;       /* query i is at position behind + i of the keys */
 };
 
 static __device__ __forceinline__ struct sentence sentence_at(const struct seqs &s, int b)
@@ -64,14 +65,59 @@ static __device__ __forceinline__ struct sentence sentence_at(const struct seqs 
     struct sentence r;
     r.q = s.q[b], r.nq = s.q[b + 1] - r.q;
     r.k = s.k[b], r.nk = s.klen[b];
-    r.ahead = s.causal ? r.nk - r.nq : 1 << 30;
+    r.behind = r.nk - r.nq;
+    r.ahead = s.causal ? r.behind : 1 << 30;
     return r;
 }
 
-/* Number of keys that query i sees. */
+/* Number of keys that query i sees in the paper's form. */
 static __device__ __forceinline__ int seen(const struct sentence &s, int i)
 {
     return max(0, min(s.nk, i + s.ahead + 1));
+}
+
+/* ---- the forms of attention besides the paper's ---- */
+
+static inline bool attention_formed(const struct attention *a)
+{
+    return a->window || a->alibi || a->relative_k.p || a->additive.p;
+}
+
+/* The keys that query i sees. FORMS: in any form; otherwise in the paper's. */
+template <bool FORMS>
+static __device__ __forceinline__ struct key_span keys_seen(const struct attention &a,
+                                                            const struct sentence &s, int i)
+{
+    if (FORMS) return attention_sees(&a, s.behind + i, s.nk);
+    return {0, 0, seen(s, i)};
+}
+
+/* The queries [0, first) and [from, to) that see key j: the other direction of attention_sees. */
+static __device__ __host__ __forceinline__ struct key_span queries_seeing(const struct attention &a,
+                                                                          int j, int nq, int nk)
+{
+    int from = a.seqs.causal ? j : 0, to = nk, first = 0, behind = nk - nq;
+    if (a.window && j >= a.global) {
+        from = from > j - a.window ? from : j - a.window;
+        to = to < j + a.window + 1 ? to : j + a.window + 1;
+        if (!a.seqs.causal) first = a.global < from ? a.global : from;
+    }
+    /* Positions become numbers of queries, of which the first is at position `behind`. Where that
+     * is below 0, queries before position 0 see no key with a causal mask, otherwise all. */
+    first = !a.seqs.causal && first > behind ? first - behind : 0;
+    from = from > behind ? from - behind : 0;
+    to = to - behind > from ? to - behind : from;
+    return {first, from, to};
+}
+
+/* How many keys or queries a span has, and number n of them. */
+static __device__ __host__ __forceinline__ int span_count(const struct key_span &s)
+{
+    return s.first + (s.to > s.from ? s.to - s.from : 0);
+}
+static __device__ __host__ __forceinline__ int span_at(const struct key_span &s, int n)
+{
+    return n < s.first ? n : n - s.first + s.from;
 }
 
 /* ---- numbers ---- */

@@ -6,13 +6,13 @@
 #define HEED_OPS_CUDA_ATTENTION_PARTS_H
 #include "ops/cuda/attention.h"
 
-/* attention_plain.cu: any width, type and alignment */
+/* attention_plain.cu: any width, type, alignment and form */
 void attention_plain_forward(const struct attention *a, cudaStream_t stream);
-void attention_plain_backward(const struct attention *a, const struct attention_grad *g,
-                              cudaStream_t stream);
+void attention_plain_backward(struct gpu *c, const struct attention *a,
+                              const struct attention_grad *g);
 void attention_weights(const struct attention *a, cudaStream_t stream); /* from lse */
 
-/* attention_rows.cu: heads of width 32, 64 and 128, 16-byte aligned */
+/* attention_rows.cu: heads of width 32, 64 and 128, 16-byte aligned; any form */
 void attention_rows_forward(const struct attention *a, struct chain chain);
 
 /* attention_tiles.cu, attention_tiles_bwd.cu: the same widths in bf16, without a table of keys */

@@ -60,6 +60,17 @@ static __device__ __forceinline__ void store(float *p, const float (&x)[N], floa
             make_float4(x[i] * scale, x[i + 1] * scale, x[i + 2] * scale, x[i + 3] * scale);
 }
 
+/* Adds the piece of a vector for a distance to a piece of a key or a value. */
+template <int N>
+static __device__ __forceinline__ void add_relative(float (&x)[N], const struct mat &table, int row,
+                                                    int column)
+{
+    float y[N];
+    load(y, (const float *)table.p + (size_t)row * table.ld + column);
+#pragma unroll
+    for (int c = 0; c < N; c++) x[c] += y[c];
+}
+
 /* The online softmax over some of the keys; scores are logarithms to base 2. */
 template <int N> struct partial {
     float top, sum, o[N];
@@ -77,7 +88,8 @@ static __device__ __forceinline__ void merge(struct partial<N> &a, const struct 
     for (int i = 0; i < N; i++) a.o[i] = a.o[i] * x + b.o[i] * y;
 }
 
-template <typename Q, typename K, int D>
+/* FORMS: reads the members of struct attention from `window` on. */
+template <typename Q, typename K, int D, bool FORMS>
 static __global__ void __launch_bounds__(WARPS * 32)
     forward(struct attention a, struct drop_site drop)
 {
@@ -88,27 +100,38 @@ static __global__ void __launch_bounds__(WARPS * 32)
     chain_wait();
     struct sentence s = sentence_at(a.seqs, place.sentence);
     if (i >= s.nq) return;
-    int keys = seen(s, i), piece = lane % LANES, column = head * D + piece * N;
+    struct key_span sees = keys_seen<FORMS>(a, s, i);
+    int keys = span_count(sees), piece = lane % LANES, column = head * D + piece * N;
     int kv_column = kv_head_of(a, head) * D + piece * N;
     if (warp && warp * PART >= keys) return; /* the barrier below counts the other warps alone */
     uint2 mask = dropout_key(drop, (uint64_t)(s.q + i) * a.heads + head);
     const K *k = (const K *)a.k.p + kv_column, *v = (const K *)a.v.p + kv_column;
     const Q *from = (const Q *)a.q.p + (size_t)(s.q + i) * a.q.ld + column;
-    float q[N];
+    const bool additive = FORMS && a.additive.p, relative = FORMS && a.relative_k.p;
+    const float slope = FORMS ? (float)attention_slope(&a, head) * LOG2_E : 0;
+    const int position = s.behind + i;
+    float q[N], additive_row[N];
     load(q, from);
+    if (additive) {
+        load(additive_row, (const float *)a.additive.p + (size_t)head * a.additive.ld + piece * N);
 #pragma unroll
-    for (int c = 0; c < N; c++) q[c] *= LOG2_E / sqrtf((float)D);
+        for (int c = 0; c < N; c++) additive_row[c] *= LOG2_E;
+    } else {
+#pragma unroll
+        for (int c = 0; c < N; c++) q[c] *= LOG2_E / sqrtf((float)D);
+    }
 
     struct partial<N> own = {
         - INFINITY
     };
-    for (int j0 = warp * PART + lane / LANES; j0 - lane / LANES < keys; j0 += WARPS * PART) {
+    /* n numbers the keys that the query sees */
+    for (int n0 = warp * PART + lane / LANES; n0 - lane / LANES < keys; n0 += WARPS * PART) {
         uint4 kp[AHEAD], vp[AHEAD];
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
-            int j = j0 + u * KEYS;
+            int n = n0 + u * KEYS, j = span_at(sees, n);
             kp[u] = vp[u] = make_uint4(0, 0, 0, 0);
-            if (j >= keys) continue;
+            if (n >= keys) continue;
             size_t row = a.seqs.at ? a.seqs.at[s.k + j] : s.k + j;
             kp[u] = *(const uint4 *)(k + row * a.k.ld);
             vp[u] = *(const uint4 *)(v + row * a.v.ld);
@@ -117,12 +140,21 @@ static __global__ void __launch_bounds__(WARPS * 32)
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
             float x[N], sum = 0;
+            int n = n0 + u * KEYS, distance = span_at(sees, n) - position;
             widen(x, kp[u], K());
+            if (relative)
+                add_relative(x, a.relative_k, attention_relative_row(&a, distance), piece * N);
+            if (additive) {
 #pragma unroll
-            for (int c = 0; c < N; c++) sum = fmaf(q[c], x[c], sum);
+                for (int c = 0; c < N; c++) sum = fmaf(additive_row[c], tanhf(q[c] + x[c]), sum);
+            } else {
+#pragma unroll
+                for (int c = 0; c < N; c++) sum = fmaf(q[c], x[c], sum);
+            }
 #pragma unroll
             for (int e = 1; e < LANES; e *= 2) sum += __shfl_xor_sync(~0u, sum, e);
-            score[u] = j0 + u * KEYS < keys ? sum : -INFINITY;
+            if (FORMS) sum -= slope * abs(distance);
+            score[u] = n < keys ? sum : -INFINITY;
             top = fmaxf(top, score[u]);
         }
         float base = top == -INFINITY ? 0 : top, keep = exp2f(own.top - base);
@@ -131,10 +163,13 @@ static __global__ void __launch_bounds__(WARPS * 32)
         for (int c = 0; c < N; c++) own.o[c] *= keep;
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
+            int j = span_at(sees, n0 + u * KEYS);
             float x[N], w = exp2f(score[u] - base);
             own.sum += w;
-            if (drop.threshold) w = dropped(drop, mask, j0 + u * KEYS) ? 0 : w * drop.scale;
+            if (drop.threshold) w = dropped(drop, mask, j) ? 0 : w * drop.scale;
             widen(x, vp[u], K());
+            if (relative)
+                add_relative(x, a.relative_v, attention_relative_row(&a, j - position), piece * N);
 #pragma unroll
             for (int c = 0; c < N; c++) own.o[c] = fmaf(w, x[c], own.o[c]);
         }
@@ -163,25 +198,28 @@ static __global__ void __launch_bounds__(WARPS * 32)
             own.sum == 0 ? -INFINITY : (own.top + log2f(own.sum)) * LN_2;
 }
 
-template <typename Q, typename K> static void launch(const struct attention *a, struct chain chain)
+template <typename Q, typename K, bool FORMS>
+static void launch(const struct attention *a, struct chain chain)
 {
-    struct drop_site drop = drop_site(a->drop);
     int width = attention_dk(a);
+    auto kernel = width == 32   ? forward<Q, K, 32, FORMS>
+                  : width == 64 ? forward<Q, K, 64, FORMS>
+                                : forward<Q, K, 128, FORMS>;
     int grid = a->seqs.n * a->seqs.max_q * a->heads;
-    if (width == 32)
-        chain_launch(forward<Q, K, 32>, grid, WARPS * 32, 0, chain, *a, drop);
-    else if (width == 64)
-        chain_launch(forward<Q, K, 64>, grid, WARPS * 32, 0, chain, *a, drop);
+    chain_launch(kernel, grid, WARPS * 32, 0, chain, *a, drop_site(a->drop));
+}
+
+template <bool FORMS> static void launch(const struct attention *a, struct chain chain)
+{
+    if (a->q.type == TYPE_BF16)
+        launch<bf16, bf16, FORMS>(a, chain);
+    else if (a->k.type == TYPE_BF16)
+        launch<float, bf16, FORMS>(a, chain);
     else
-        chain_launch(forward<Q, K, 128>, grid, WARPS * 32, 0, chain, *a, drop);
+        launch<float, float, FORMS>(a, chain);
 }
 
 void attention_rows_forward(const struct attention *a, struct chain chain)
 {
-    if (a->q.type == TYPE_BF16)
-        launch<bf16, bf16>(a, chain);
-    else if (a->k.type == TYPE_BF16)
-        launch<float, bf16>(a, chain);
-    else
-        launch<float, float>(a, chain);
+    attention_formed(a) ? launch<true>(a, chain) : launch<false>(a, chain);
 }

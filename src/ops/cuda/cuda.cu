@@ -250,9 +250,13 @@ static bool attention_taken(struct gpu *c, const struct attention *a)
     int64_t longest = s->max_q > s->max_k ? s->max_q : s->max_k;
     bool good = a->q.type == TYPE_F32 || a->q.type == TYPE_BF16;
     bool fits = s->n * longest * a->heads <= INT32_MAX; /* blocks of a launch */
+    /* the gradient of the tables for one part of the queries, in every head */
+    double tables = mat_bytes(a->relative_k) + mat_bytes(a->relative_v);
+    bool tables_fit = tables * a->heads <= CUDA_SCRATCH;
     if (!good) cuda_refuse(c, "numbers other than f32 and bf16");
     if (!fits) cuda_refuse(c, "a batch of so many long sentences");
-    return good && fits && s->n > 0;
+    if (!tables_fit) cuda_refuse(c, "so many vectors for distances");
+    return good && fits && tables_fit && s->n > 0;
 }
 
 static void op_attend(struct backend *be, const struct attention *a)
@@ -349,7 +353,7 @@ static void op_attend_bwd(struct backend *be, const struct attention *a,
                           const struct attention_grad *g)
 {
     struct gpu *c = begin(be, "attend_bwd", 4 * mat_bytes(a->q) + 4 * mat_bytes(a->k));
-    if (attention_taken(c, a)) attention_backward(a, g, c->stream);
+    if (attention_taken(c, a)) attention_backward(c, a, g);
     end(c);
 }
 
@@ -541,6 +545,7 @@ static const struct ops table = {
     .chunk = CHUNK,
     .chunk_rows = CHUNK_ROWS,
     .step_rows = 512,
+    .attend_forms = true,
     .activations = ACT_KINDS,
     .alloc = op_alloc,
     .free = op_free,
