@@ -105,19 +105,28 @@ static __device__ int relative_row(const struct attention &a, const struct work 
     return attention_relative_row(&a, j - (p.s.behind + i));
 }
 
+/* The dot product of `additive` with tanh(q + k). Such scores are not scaled and grow with the
+ * width of a head, so the sum is compensated: `lost` is what the last addition rounded away. */
+static __device__ float additive_score(const struct attention &a, const struct work &p, int q,
+                                       int k)
+{
+    float sum = 0, lost = 0;
+    for (int c = 0; c < p.dk; c++) {
+        float t = tanhf(element(a.q, q, p.q + c) + element(a.k, k, p.k + c));
+        float x = fmaf(element(a.additive, p.head, c), t, -lost), next = sum + x;
+        lost = (next - sum) - x;
+        sum = next;
+    }
+    return sum;
+}
+
 /* The scaled score of query i, in row q, and key j, in row k. */
 template <bool FORMS>
 static __device__ float score(const struct attention &a, const struct work &p, int i, int q, int j,
                               int k)
 {
-    float sum = 0;
-    if (FORMS && a.additive.p) {
-        for (int c = 0; c < p.dk; c++)
-            sum = fmaf(element(a.additive, p.head, c),
-                       tanhf(element(a.q, q, p.q + c) + element(a.k, k, p.k + c)), sum);
-    } else {
-        sum = dot(a.q, q, p.q, a.k, k, p.k, p.dk);
-    }
+    float sum =
+        FORMS && a.additive.p ? additive_score(a, p, q, k) : dot(a.q, q, p.q, a.k, k, p.k, p.dk);
     if (FORMS && a.relative_k.p)
         sum += dot(a.q, q, p.q, a.relative_k, relative_row(a, p, i, j), 0, p.dk);
     sum *= p.scale;
