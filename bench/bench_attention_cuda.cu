@@ -766,6 +766,18 @@ static void arena_free(struct arena *m)
             CUDA(cudaFree(x.p));
 }
 
+/* Parameters of a form or their gradients; what is in them does not matter for the time. */
+static struct mat tables(int rows, int width)
+{
+    enum { MOST = 65 * 128 };
+    static void *p;
+    if (!p) {
+        CUDA(cudaMalloc(&p, MOST * sizeof(float)));
+        CUDA(cudaMemset(p, 0, MOST * sizeof(float)));
+    }
+    return mat_make(p, rows, width, TYPE_F32);
+}
+
 enum kind { ENCODER, CAUSAL, CROSS };
 static const char *const kind_name[] = {"self", "causal", "cross"};
 
@@ -775,7 +787,7 @@ struct timing {
 };
 
 static struct timing time_kind(struct arena *m, enum kind kind, const std::vector<int> &nq,
-                               const std::vector<int> &nk, float drop)
+                               const std::vector<int> &nk, float drop, struct form form = {})
 {
     std::vector<int32_t> q(1, 0), k;
     int rows_q = 0, rows_k = 0, D = m->heads * m->width;
@@ -795,6 +807,9 @@ static struct timing time_kind(struct arena *m, enum kind kind, const std::vecto
         a.v = kind == CROSS ? mat_cols(m->kv[i], D, D) : mat_cols(m->qkv[i], 2 * D, D);
         a.o = m->o[i], a.lse = m->lse[i], a.heads = m->heads, a.seqs = s;
         a.drop = {drop, 7, 3};
+        a.window = form.window, a.global = form.global, a.alibi = form.alibi;
+        if (form.relative) a.relative_k = a.relative_v = tables(form.relative, m->width);
+        if (form.additive) a.additive = tables(m->heads, m->width);
         return a;
     };
     struct timing t;
@@ -808,6 +823,8 @@ static struct timing time_kind(struct arena *m, enum kind kind, const std::vecto
         struct mat dk = kind == CROSS ? mat_cols(*dkv, 0, D) : mat_cols(*dqkv, D, D);
         struct mat dv = kind == CROSS ? mat_cols(*dkv, D, D) : mat_cols(*dqkv, 2 * D, D);
         struct attention_grad g = {m->dout[i % m->SETS], mat_cols(*dqkv, 0, D), dk, dv};
+        if (form.relative) g.drelative_k = g.drelative_v = tables(form.relative, m->width);
+        if (form.additive) g.dadditive = tables(m->heads, m->width);
         attention_backward(gpu_with(stream), &a, &g);
     });
     double row = 2.0 * D, stat = 4.0 * m->heads;
@@ -903,6 +920,48 @@ static void time_documents(void)
     arena_free(&m);
 }
 
+/* The self-attentions of a step in every form, and windows of long documents. */
+static void time_forms(const std::vector<std::vector<std::pair<int, int>>> &batches)
+{
+    const struct {
+        const char *name;
+        struct form form;
+    } forms[] = {{"the paper's", {}},
+                 {"alibi", {0, 0, true}},
+                 {"window 128", {128}},
+                 {"relative 33", {0, 0, false, 33}},
+                 {"additive", {0, 0, false, 0, true}}};
+    struct arena m;
+    arena_init(&m, 32768, 8, 64);
+    printf("\n8 heads of 64, dropout 0.1, us forward and backward\n");
+    for (auto &f : forms) {
+        double ms[2][2] = {};
+        int n = 0;
+        for (auto &b : batches) {
+            std::vector<int> src, tgt;
+            for (auto &p : b) src.push_back(p.first), tgt.push_back(p.second);
+            if (++n > 3) break; /* the first batches */
+            for (int causal = 0; causal < 2; causal++) {
+                struct timing t = time_kind(&m, causal ? CAUSAL : ENCODER, causal ? tgt : src,
+                                            causal ? tgt : src, 0.1f, f.form);
+                ms[causal][0] += t.forward, ms[causal][1] += t.backward;
+            }
+        }
+        n = n > 3 ? 3 : n;
+        printf("%-12s self %8.1f %8.1f, causal %8.1f %8.1f; 6 + 6 layers: %.2f ms\n", f.name,
+               ms[0][0] / n, ms[0][1] / n, ms[1][0] / n, ms[1][1] / n,
+               6 * (ms[0][0] + ms[0][1] + ms[1][0] + ms[1][1]) / n / 1e3);
+    }
+    for (int length : {1024, 4096, 16384})
+        for (int causal = 0; causal < 2; causal++) {
+            std::vector<int> rows(16384 / length, length);
+            struct timing t = time_kind(&m, causal ? CAUSAL : ENCODER, rows, rows, 0.1f, {128, 16});
+            printf("window 128, global 16, 16384 rows of %5d%s: %8.1f %8.1f\n", length,
+                   causal ? ", causal" : "", t.forward, t.backward);
+        }
+    arena_free(&m);
+}
+
 /* A step of decoding: self through the table, cross with 4 queries a sentence. */
 static void time_decoding(void)
 {
@@ -961,6 +1020,7 @@ int main(int argc, char **argv)
         time_batches(all, 16, 64, 0.1f, false);
         time_batches(all, 4, 32, 0.1f, false);
         time_batches(all, 4, 128, 0.1f, false);
+        time_forms(all);
         time_documents();
         time_decoding();
     }

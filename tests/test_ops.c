@@ -218,7 +218,9 @@ static void plan_form(struct trial *t, enum access role, int dk, int dv)
 {
     struct form f = t->flags & FORM ? forms[t->form] : (struct form){0};
     f.relative ? par(t, role, "relative_k", 2 * DISTANCES + 1, dk, TYPE_F32) : absent(t);
+    sums_weights(t);
     f.relative ? par(t, role, "relative_v", 2 * DISTANCES + 1, dv, TYPE_F32) : absent(t);
+    sums_weights(t);
     /* Additive scores are not divided by sqrt(dk), so that dq would have larger errors than the
      * tolerance counts with, if these numbers were not small. */
     f.additive ? slot_add(t, role, "additive", t->out, dk, TYPE_F32, false, -0.2, 0.2) : absent(t);

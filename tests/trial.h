@@ -220,6 +220,13 @@ static void stands_beside(struct trial *t, int other)
     t->slot[t->slots - 1].beside = &t->slot[other];
 }
 
+/* The last slot is a sum of products with weights, which kernels may round to the type of the
+ * activations. */
+static void sums_weights(struct trial *t)
+{
+    t->slot[t->slots - 1].coarse = true;
+}
+
 static void absent(struct trial *t)
 {
     t->slot[t->slots++] = (struct slot){0};

@@ -6,7 +6,6 @@
 
 #include <assert.h>
 
-#include "ops/cuda/attention_device.h"
 #include "ops/cuda/attention_parts.h"
 
 /* Every head of every row starts at a multiple of 16 bytes. */
@@ -25,12 +24,6 @@ static bool aligned_inputs(const struct attention *a)
 {
     return aligned(a->q) && aligned(a->k) && aligned(a->v) && aligned(a->o) &&
            aligned(a->relative_k) && aligned(a->relative_v) && aligned(a->additive);
-}
-
-/* Whether the kernels of attention_tiles*.cu compute this form. */
-static bool tiles_form(const struct attention *a)
-{
-    return !attention_formed(a);
 }
 
 static void check(const struct attention *a)
@@ -59,7 +52,7 @@ void attention_forward(const struct attention *given, struct chain chain)
     bool half = a->q.type == TYPE_BF16, keys_half = a->k.type == TYPE_BF16;
     if (!fast_width(a) || !aligned_inputs(a) || (half && !keys_half))
         attention_plain_forward(a, chain.stream);
-    else if (half && !a->seqs.at && tiles_form(a))
+    else if (half && !a->seqs.at && attention_tiles_take(a))
         attention_tiles_forward(a, chain.stream);
     else
         attention_rows_forward(a, chain);
@@ -72,11 +65,11 @@ void attention_backward(struct gpu *c, const struct attention *given,
     const struct attention whole = with_kv_heads(given), *a = &whole;
     check(a);
     assert(!a->seqs.at && a->lse.p && g->dq.type == a->q.type && a->k.type == a->q.type);
+    /* sums are added to parameters as to one vector */
+    assert(g->drelative_k.ld == g->drelative_k.cols && g->drelative_v.ld == g->drelative_v.cols);
+    assert(g->dadditive.ld == g->dadditive.cols);
     if (!a->seqs.n) return;
-    bool fast = a->q.type == TYPE_BF16 && fast_width(a) && tiles_form(a) && aligned_inputs(a) &&
-                aligned(g->dq) && aligned(g->dk) && aligned(g->dv) && aligned(g->dout);
-    if (fast)
-        attention_tiles_backward(a, g, c->stream);
-    else
-        attention_plain_backward(c, a, g);
+    bool fast = a->q.type == TYPE_BF16 && fast_width(a) && aligned_inputs(a) && aligned(g->dq) &&
+                aligned(g->dk) && aligned(g->dv) && aligned(g->dout) && attention_tiles_take(a);
+    if (!fast || !attention_tiles_backward(c, a, g)) attention_plain_backward(c, a, g);
 }

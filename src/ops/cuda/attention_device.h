@@ -120,6 +120,63 @@ static __device__ __host__ __forceinline__ int span_at(const struct key_span &s,
     return n < s.first ? n : n - s.first + s.from;
 }
 
+/* The least span that has all of two spans, where the first of them belongs to an earlier query or
+ * key, and all that those between them see. */
+static __device__ __host__ __forceinline__ struct key_span span_both(const struct key_span &x,
+                                                                     const struct key_span &y)
+{
+    struct key_span s = {y.first, x.from, x.to > y.to ? x.to : y.to};
+    if (s.first >= s.from) s.first = s.from = 0;
+    return s;
+}
+
+/* Whether a span has nothing of [at, at + n) before its end. */
+static __device__ __host__ __forceinline__ bool span_skips(const struct key_span &s, int at, int n)
+{
+    return at >= s.first && at + n <= s.from;
+}
+
+/* The block of `size` keys or queries after this one (-1: the first) that has some of the span; one
+ * after the end of the span where there is none. */
+static __device__ __host__ __forceinline__ int span_block(const struct key_span &s, int block,
+                                                          int size)
+{
+    block++;
+    return span_skips(s, block * size, size) ? s.from / size : block;
+}
+
+/* The forms of attention that the kernels on tensor cores are compiled for. */
+enum form {
+    FORM_PAPER,
+    FORM_DISTANCE, /* window and alibi */
+    FORM_RELATIVE  /* learned vectors for distances, and window and alibi */
+};
+
+static inline enum form form_of(const struct attention *a)
+{
+    return a->relative_k.p ? FORM_RELATIVE : a->window || a->alibi ? FORM_DISTANCE : FORM_PAPER;
+}
+
+/* Whether a window lets a query at this position see key j. */
+static __device__ __forceinline__ bool in_window(const struct attention &a, int position, int j)
+{
+    return !a.window || abs(j - position) <= a.window || j < a.global || position < a.global;
+}
+
+/* Whether key j, at this distance from a query, is before its window and not among the first
+ * `global`. (Of a query that is among these itself, no key is.) */
+static __device__ __forceinline__ bool before_window(const struct attention &a, int distance, int j)
+{
+    return a.window && distance < -a.window && j >= a.global;
+}
+
+/* What alibi subtracts for each position of distance from a score before it is scaled. */
+template <int D>
+static __device__ __forceinline__ float slope_of(const struct attention &a, int head)
+{
+    return (float)attention_slope(&a, head) * sqrtf((float)D);
+}
+
 /* ---- numbers ---- */
 
 #define LOG2_E 1.4426950408889634f

@@ -16,8 +16,11 @@ void attention_weights(const struct attention *a, cudaStream_t stream); /* from 
 void attention_rows_forward(const struct attention *a, struct chain chain);
 
 /* attention_tiles.cu, attention_tiles_bwd.cu: the same widths in bf16, without a table of keys */
+/* Whether they compute this form. */
+bool attention_tiles_take(const struct attention *a);
 void attention_tiles_forward(const struct attention *a, cudaStream_t stream);
-void attention_tiles_backward(const struct attention *a, const struct attention_grad *g,
-                              cudaStream_t stream);
+/* Returns whether it computed the gradients. */
+bool attention_tiles_backward(struct gpu *c, const struct attention *a,
+                              const struct attention_grad *g);
 
 #endif
