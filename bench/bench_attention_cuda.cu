@@ -627,7 +627,7 @@ static int check_all(bool quick)
         {0, 0, false, 7},
         {6, 1, true, 33},
         {70, 9, false, 65},
-        {0, 0, false, 1},
+        {0, 0, false, 3},
         {0, 0, false, 67},
         {0, 0, false, 0, true},
         {9, 1, true, 0, true},

@@ -14,13 +14,13 @@
 #include "ops/cuda/attention_device.h"
 
 /* The tables in shared memory, shared by the warps of a block: tiles of bf16, zeros after the last
- * row. A score is kept in f32, so relative_k is the sum of two tiles: the table rounded, and what
- * the rounding left, rounded. */
+ * row. The tables are f32, so each is the sum of two tiles: the table rounded, and what the
+ * rounding left, rounded. */
 struct relative {
     int clip, last; /* the rows of distance 0 and of the largest */
     int padded;     /* rows of a tile */
     int pitch;      /* floats between the products of one query and the next */
-    char *k, *k_rest, *v;
+    char *k, *k_rest, *v, *v_rest;
 };
 
 static __host__ __device__ inline int relative_padded(const struct attention &a)
@@ -35,7 +35,7 @@ static __host__ __device__ inline int relative_pitch(const struct attention &a)
 /* Bytes of shared memory: of the tables, and of the products of some queries with one table. */
 template <int D> static __host__ __device__ int relative_bytes(const struct attention &a)
 {
-    return 3 * relative_padded(a) * D * 2;
+    return 4 * relative_padded(a) * D * 2;
 }
 static __host__ __device__ inline int product_bytes(const struct attention &a, int queries)
 {
@@ -48,11 +48,12 @@ static __device__ __forceinline__ struct relative relative_at(const struct atten
     struct relative r;
     r.last = a.relative_k.rows - 1, r.clip = a.relative_k.rows / 2;
     r.padded = relative_padded(a), r.pitch = relative_pitch(a);
-    r.k = p, r.k_rest = r.k + r.padded * D * 2, r.v = r.k_rest + r.padded * D * 2;
+    const int bytes = r.padded * D * 2;
+    r.k = p, r.k_rest = p + bytes, r.v = p + 2 * bytes, r.v_rest = p + 3 * bytes;
     return r;
 }
 
-/* Stores a table as a tile, and in `rest`, unless it is NULL, what the rounding left. */
+/* Stores a table as a tile, and in `rest` what the rounding left. */
 template <int D>
 static __device__ __forceinline__ void bring_table(char *tile, char *rest, const struct mat &table,
                                                    int padded, int tid, int threads)
@@ -67,7 +68,6 @@ static __device__ __forceinline__ void bring_table(char *tile, char *rest, const
         }
         uint4 h = make_uint4(pack(x.x, x.y), pack(x.z, x.w), pack(y.x, y.y), pack(y.z, y.w));
         *(uint4 *)(tile + chunk_at<D>(row, chunk)) = h;
-        if (!rest) continue;
         float2 a = unpack(h.x), b = unpack(h.y), c = unpack(h.z), d = unpack(h.w);
         *(uint4 *)(rest + chunk_at<D>(row, chunk)) =
             make_uint4(pack(x.x - a.x, x.y - a.y), pack(x.z - b.x, x.w - b.y),
@@ -81,11 +81,11 @@ static __device__ __forceinline__ void bring_tables(const struct relative &r,
                                                     const struct attention &a)
 {
     bring_table<D>(r.k, r.k_rest, a.relative_k, r.padded, threadIdx.x, blockDim.x);
-    bring_table<D>(r.v, NULL, a.relative_v, r.padded, threadIdx.x, blockDim.x);
+    bring_table<D>(r.v, r.v_rest, a.relative_v, r.padded, threadIdx.x, blockDim.x);
 }
 
-/* The products of 16 tile rows, at address `rows`, with the rows of a table, which is the sum of
- * two tiles (rest NULL: is one tile). to: [16, pitch]. The caller must synchronize the warp. */
+/* The products of 16 tile rows, at address `rows`, with the rows of a table. to: [16, pitch]. The
+ * caller must synchronize the warp. */
 template <int D>
 static __device__ __forceinline__ void table_products(float *to, const struct relative &r,
                                                       uint32_t rows, const char *tile,
@@ -101,7 +101,6 @@ static __device__ __forceinline__ void table_products(float *to, const struct re
             load_right(y, shared_address(tile) + at * D * 2, step, l);
             multiply(c[0], x, y[0], y[1]);
             multiply(c[1], x, y[2], y[3]);
-            if (!rest) continue;
             load_right(y, shared_address(rest) + at * D * 2, step, l);
             multiply(c[0], x, y[0], y[1]);
             multiply(c[1], x, y[2], y[3]);

@@ -108,6 +108,7 @@ static __device__ __forceinline__ void relative_values(struct query_tile<D> &t,
             }
         as_left(left, w[0], w[1]);
         add_product<D>(t.o, left, shared_address(rel.v) + at * D * 2, l);
+        add_product<D>(t.o, left, shared_address(rel.v_rest) + at * D * 2, l);
     }
 }
 

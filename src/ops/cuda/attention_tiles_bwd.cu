@@ -305,8 +305,8 @@ static __device__ __forceinline__ void query_products(const struct products &pro
 {
     table_products<D>(products.k + at * rel.pitch, rel, row_address<D>(room.q, at), rel.k,
                       rel.k_rest, lane, l);
-    table_products<D>(products.v + at * rel.pitch, rel, row_address<D>(room.dout, at), rel.v, NULL,
-                      lane, l);
+    table_products<D>(products.v + at * rel.pitch, rel, row_address<D>(room.dout, at), rel.v,
+                      rel.v_rest, lane, l);
 }
 
 /* Launch bounds: the sums of dk and dv take so many registers that this many blocks fit at a time.
