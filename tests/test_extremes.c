@@ -257,18 +257,72 @@ static void attend_on(struct backend *be, const struct scene *s, struct numbers 
     be->op->free(be, (void *)seqs.q); /* the first of the places */
 }
 
-/* Found is what was expected, to a part of the largest or of 1; NaN only where nothing is to be
- * written. */
-static void check_near(const char *what, const double *found, const double *want, size_t n,
-                       double part)
+/* Sums of the terms of a gradient without their signs, for arrays of struct numbers. */
+struct sizes {
+    double dq[CELLS], dk[CELLS], drelative_k[TABLE];
+};
+
+static double dot(const double *x, const double *y, int n)
+{
+    double sum = 0;
+    for (int c = 0; c < n; c++) sum += x[c] * y[c];
+    return sum;
+}
+
+/* The pair of query row i and key row j, whose weight is w, has ds as the gradient of its score. */
+static void pair_add(struct sizes *to, const struct scene *s, const struct numbers *x, int head,
+                     int i, int j, int distance, double w)
+{
+    int width = s->width, clip = DISTANCES / 2, q = (i * HEADS + head) * width;
+    int k = (j * HEADS + head) * width;
+    int r = (clip + (distance < -clip ? -clip : distance > clip ? clip : distance)) * width;
+    double dw = dot(x->dout + q, x->v + k, width) - dot(x->dout + q, x->o + q, width);
+    if (s->form->relative) dw += dot(x->dout + q, x->relative_v + r, width);
+    double ds = fabs(w * dw) / sqrt(width);
+    for (int c = 0; c < width; c++) {
+        double key = fabs(x->k[k + c]) + (s->form->relative ? fabs(x->relative_k[r + c]) : 0);
+        to->dq[q + c] += ds * key;
+        to->dk[k + c] += ds * fabs(x->q[q + c]);
+        to->drelative_k[r + c] += ds * fabs(x->q[q + c]);
+    }
+}
+
+/* dq is the sum of ds * k over the keys, and the ds of a query have the sum 0. So where all keys
+ * have the same number in a column, dq is 0 but for the rounding of each ds and of o: the tolerance
+ * of a gradient must be a part of its terms, not of the gradient. dk and drelative_k are such sums
+ * of ds * q. (Kernels keep the ds of additive attention in f32.) */
+static void sizes_of(struct sizes *to, const struct scene *s, const struct numbers *x)
+{
+    memset(to, 0, sizeof *to);
+    for (int b = 0, row = 0, key = 0; b < SENTENCES && !s->form->additive; key += s->keys[b++])
+        for (int i = 0; i < s->queries[b]; i++, row++)
+            for (int h = 0; h < HEADS; h++)
+                for (int j = 0; j < s->keys[b]; j++) {
+                    double w = x->weights[(row * HEADS + h) * ROWS + j];
+                    int distance = j - (s->keys[b] - s->queries[b] + i);
+                    if (w > 0) pair_add(to, s, x, h, row, key + j, distance, w);
+                }
+}
+
+/* How far a number may be off: by a part of the largest number expected or of 1, and by a part of
+ * its own size where `size` is not NULL. */
+struct near {
+    double part, of_size;
+    const double *size;
+};
+
+/* Found is what was expected; NaN only where nothing is to be written. */
+static void check_near(const char *what, const char *array, const double *found, const double *want,
+                       size_t n, struct near near)
 {
     double largest = 1;
     for (size_t i = 0; i < n; i++)
         if (isfinite(want[i])) largest = fmax(largest, fabs(want[i]));
     for (size_t i = 0; i < n; i++) {
         bool same = found[i] == want[i] || (isnan(found[i]) && isnan(want[i]));
-        if (!same && !(fabs(found[i] - want[i]) <= part * largest))
-            fail_msg("%s[%zu] is %.9g, expected %.9g", what, i, found[i], want[i]);
+        double most = near.part * largest + (near.size ? near.of_size * near.size[i] : 0);
+        if (!same && !(fabs(found[i] - want[i]) <= most))
+            fail_msg("%s: %s[%zu] is %.9g, expected %.9g", what, array, i, found[i], want[i]);
     }
 }
 
@@ -324,10 +378,11 @@ static void check_no_gradient(const char *what, const struct scene *s, const str
 static void check_scene(const char *device, const void *what)
 {
     static struct numbers want, found;
+    static struct sizes sizes;
     const struct scene *s = what;
     struct heed_error err = {0};
     struct backend *ref, *be;
-    int cols = HEADS * s->width;
+    int cols = HEADS * s->width, table = DISTANCES * s->width;
     assert_int_equal(ref_open(&ref, &err), HEED_OK);
     assert_int_equal(backend_open(&be, device, 2, &err), HEED_OK);
     for (enum type type = TYPE_F32; type <= TYPE_BF16; type++) {
@@ -335,6 +390,9 @@ static void check_scene(const char *device, const void *what)
         /* In f32 an lse of 1e4 is rounded to 2^-10, and a weight to a thousandth of itself. */
         double part = type == TYPE_BF16 ? 0x1p-7 : s->steep ? 2e-3 : 1e-5;
         double weight = s->steep ? 2e-3 : 1e-5;
+        struct near near = {part, 0, NULL};
+        /* ds has the error of its weight, and in bf16 is rounded by at most 2^-9 of itself. */
+        near.of_size = (s->steep ? 0x1p-10 : 0) + (type == TYPE_BF16 ? 0x1p-9 : 0);
         snprintf(name, sizeof name, "%s, %s, %s, heads of %d, %s", device, s->form->name, s->name,
                  s->width, type ? "bf16" : "f32");
         numbers_draw(&found, s, type);
@@ -343,21 +401,26 @@ static void check_scene(const char *device, const void *what)
         attend_on(be, s, &found, false, type, TYPE_F32);
         check_rows(name, s, &want, 1e-9);
         check_rows(name, s, &found, weight);
-        check_near(name, found.o, want.o, ROWS * cols, part);
-        check_near(name, found.lse, want.lse, ROWS * HEADS, 1e-6);
-        check_near(name, found.weights, want.weights, ROWS * HEADS * ROWS, weight);
+        check_near(name, "o", found.o, want.o, ROWS * cols, near);
+        check_near(name, "lse", found.lse, want.lse, ROWS * HEADS, (struct near){1e-6, 0, NULL});
+        check_near(name, "weights", found.weights, want.weights, ROWS * HEADS * ROWS,
+                   (struct near){weight, 0, NULL});
         /* backward of both begins with the same rounded numbers */
         memcpy(want.o, found.o, sizeof want.o);
         memcpy(want.lse, found.lse, sizeof want.lse);
+        sizes_of(&sizes, s, &want);
         attend_on(ref, s, &want, true, TYPE_F64, TYPE_F64);
         attend_on(be, s, &found, true, type, TYPE_F32);
         check_no_gradient(name, s, &found);
-        check_near(name, found.dq, want.dq, ROWS * cols, part);
-        check_near(name, found.dk, want.dk, ROWS * cols, part);
-        check_near(name, found.dv, want.dv, ROWS * cols, part);
-        check_near(name, found.drelative_k, want.drelative_k, DISTANCES * s->width, part);
-        check_near(name, found.drelative_v, want.drelative_v, DISTANCES * s->width, part);
-        check_near(name, found.dadditive, want.dadditive, HEADS * s->width, part);
+        check_near(name, "dv", found.dv, want.dv, ROWS * cols, near);
+        check_near(name, "drelative_v", found.drelative_v, want.drelative_v, table, near);
+        check_near(name, "dadditive", found.dadditive, want.dadditive, HEADS * s->width, near);
+        near.size = sizes.dq;
+        check_near(name, "dq", found.dq, want.dq, ROWS * cols, near);
+        near.size = sizes.dk;
+        check_near(name, "dk", found.dk, want.dk, ROWS * cols, near);
+        near.size = sizes.drelative_k;
+        check_near(name, "drelative_k", found.drelative_k, want.drelative_k, table, near);
     }
     be->op->close(be);
     ref->op->close(ref);
