@@ -17,7 +17,8 @@ export HEED_TEST_DEVICE="${DEVICE:-cuda:0}"
 export PATH="$PATH:/usr/local/cuda/bin"
 ops='embed linear gate rotate attend add_norm add norm embed_bwd linear_bwd gate_bwd attend_bwd
     add_norm_bwd add_bwd norm_bwd bias_bwd xent sqnorm adam cast cache_put topk
-    attend_linear attend_linear_bwd linear_state attend_state'
+    attend_linear attend_linear_bwd linear_state attend_state
+    route dispatch experts_linear combine experts_linear_bwd route_bwd'
 
 # run NAME SECONDS COMMAND...: its output goes to NAME.log
 run() {
@@ -79,7 +80,7 @@ bench() {
 variants() {
     [ -f data/batches-25000.txt ] || return
     for form in '' norm=pre activation=gelu activation=silu activation=swiglu position=learned \
-        position=rope position=relative position=alibi position=none 'attention=window window=64 global=1' \
+        position=rope position=relative position=alibi position=none 'attention=window window=16' \
         attention=linear attention=additive bias=true kv_heads=2 kv_heads=1 tie=none recompute=layer \
         'ff=moe experts=8 experts_per_token=2 d_ff=1024' 'norm=pre position=rope activation=swiglu kv_heads=2' ''; do
         set --
