@@ -276,8 +276,10 @@ static void test_parse_refuses(void **state)
         {"\"attention\": \"full\",\n  \"window\": 64",
          "\"attention\": \"window\",\n  \"window\": 0",
          "window is 0 and attention is window, expected at least 1"},
-        {"\"window\": 64", "\"window\": 8", "window is 8 and attention is full, expected window"},
-        {"\"global\": 0", "\"global\": 1", "global is 1 and attention is full, expected window"},
+        {"\"window\": 64", "\"window\": 8",
+         "window is 8 and attention is full, expected attention window"},
+        {"\"global\": 0", "\"global\": 1",
+         "global is 1 and attention is full, expected attention window"},
         {"\"position\": \"sinusoid\",\n  \"attention\": \"full\"",
          "\"position\": \"relative\",\n  \"attention\": \"additive\"",
          "position is relative and attention is additive, expected full or window (relative "

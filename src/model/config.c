@@ -429,11 +429,13 @@ static enum heed_status check_attention(const struct heed_config *c, struct heed
         return error_set(err, HEED_EARG,
                          "window is %d and attention is window, expected at least 1", c->window);
     if (!window && c->window && !as_absent(c, "window"))
-        return error_set(err, HEED_EARG, "window is %d and attention is %s, expected window",
-                         c->window, kind);
+        return error_set(err, HEED_EARG,
+                         "window is %d and attention is %s, expected attention window", c->window,
+                         kind);
     if (!window && c->global)
-        return error_set(err, HEED_EARG, "global is %d and attention is %s, expected window",
-                         c->global, kind);
+        return error_set(err, HEED_EARG,
+                         "global is %d and attention is %s, expected attention window", c->global,
+                         kind);
     bool additive = c->attention == HEED_ATTENTION_ADDITIVE, linear = config_linear(c);
     if (c->position == HEED_POSITION_RELATIVE && (additive || linear))
         return error_set(err, HEED_EARG,
