@@ -38,9 +38,10 @@ static void choose(const struct routing *r, int i)
     float *gate = mat_at(r->gate, i, 0), sum = 0;
     uint64_t taken = 0; /* a bit for each expert */
     for (int k = 0; k < r->per_row; k++) {
-        int best = -1;
-        for (int e = 0; e < r->experts; e++)
-            if (!(taken >> e & 1) && (best < 0 || p[e] > p[best])) best = e;
+        int best = 0;
+        while (taken >> best & 1) best++; /* there are more experts than have been taken */
+        for (int e = best + 1; e < r->experts; e++)
+            if (!(taken >> e & 1) && p[e] > p[best]) best = e;
         taken |= (uint64_t)1 << best;
         chosen[k] = best;
         sum += gate[k] = p[best];
