@@ -175,7 +175,7 @@ INLINE void additive_back_as(const struct job *job, const struct tile *t, const 
                              float *dq, bool add, float *da)
 {
     const float *a = mat_at(job->tables->additive, job->head, 0);
-    for (int r = 0; r < t->ni; r++, ds += t->ld, q += job->ldk, dq += queries ? job->ldk : 0) {
+    for (int r = 0; r < t->ni; r++, ds += t->ld, q += job->ldk) {
         struct key_span s = tile_sees(job, t, r, 1);
         for (int c = 0; c < job->ldk; c += W) {
             vf x = load(q + c), weight = load(a + c), sum = {0}, dweight = {0};
@@ -187,7 +187,8 @@ INLINE void additive_back_as(const struct job *job, const struct tile *t, const 
                 if (keys) store(dk + j * job->ldk + c, load(dk + j * job->ldk + c) + d);
             }
             if (!queries) continue;
-            store(dq + c, add ? load(dq + c) + sum : sum);
+            float *to = dq + r * job->ldk + c;
+            store(to, add ? load(to) + sum : sum);
             store(da + c, load(da + c) + dweight);
         }
     }
@@ -200,7 +201,8 @@ static void additive_back(const struct job *job, const struct tile *t, const flo
     if (dk && dq)
         additive_back_as(job, t, ds, q, k, true, dk, true, dq, add, da);
     else if (dk)
-        additive_back_as(job, t, ds, q, k, true, dk, false, NULL, false, NULL);
+        /* the last three are not used */
+        additive_back_as(job, t, ds, q, k, true, dk, false, dk, false, dk);
     else
         additive_back_as(job, t, ds, q, k, false, NULL, true, dq, add, da);
 }
