@@ -89,10 +89,6 @@ static void test_form(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[VARIANTS];
     device_or_skip();
-    for (int v = 0; v < VARIANTS; v++)
-        tests[v] =
-            (struct CMUnitTest){variants[v].name, test_form, NULL, NULL, (void *)&variants[v]};
-    return _cmocka_run_group_tests("packed forms", tests, VARIANTS, NULL, NULL);
+    return variants_run("packed forms", test_form);
 }

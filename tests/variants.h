@@ -80,4 +80,13 @@ static inline struct heed_config variant_config(const struct variant *v,
     return c;
 }
 
+/* Runs the test once for each variant, which is its state. */
+static inline int variants_run(const char *group, CMUnitTestFunction test)
+{
+    struct CMUnitTest tests[VARIANTS];
+    for (int v = 0; v < VARIANTS; v++)
+        tests[v] = (struct CMUnitTest){variants[v].name, test, NULL, NULL, (void *)&variants[v]};
+    return _cmocka_run_group_tests(group, tests, VARIANTS, NULL, NULL);
+}
+
 #endif

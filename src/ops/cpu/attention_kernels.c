@@ -488,9 +488,4 @@ static void backward(const struct attention *a, const struct attend_tables *tabl
     }
 }
 
-#define NAME(a, b)  NAME_(a, b)
-#define NAME_(a, b) a##_##b
-#define TEXT(a)     TEXT_(a)
-#define TEXT_(a)    #a
-
-const struct attend_kernels NAME(attend, ISA) = {TEXT(ISA), forward, backward};
+const struct attend_kernels OF_ISA(attend) = {ISA_TEXT, forward, backward};

@@ -88,13 +88,8 @@ static void weighted_columns(float *dw, const float *dl, int ldl, const void *x,
         weighted_body(dw, dl, ldl, x, ldx, rows, n, TYPE_F32);
 }
 
-#define NAME_OF(isa)  #isa
-#define TABLE_OF(isa) experts_##isa
-#define NAME(isa)     NAME_OF(isa)
-#define TABLE(isa)    TABLE_OF(isa)
-
-const struct expert_kernels TABLE(ISA) = {
-    .isa = NAME(ISA),
+const struct expert_kernels OF_ISA(experts) = {
+    .isa = ISA_TEXT,
     .dot = dot,
     .dots = dots,
     .sum = sum,

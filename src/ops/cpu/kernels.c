@@ -706,13 +706,8 @@ static void cast(void *dst, enum type td, const void *src, enum type ts, size_t 
         cast_body(dst, TYPE_F32, src, TYPE_BF16, n);
 }
 
-#define NAME_OF(isa)  #isa
-#define TABLE_OF(isa) kernels_##isa
-#define NAME(isa)     NAME_OF(isa)
-#define TABLE(isa)    TABLE_OF(isa)
-
-const struct kernels TABLE(ISA) = {
-    .isa = NAME(ISA),
+const struct kernels OF_ISA(kernels) = {
+    .isa = ISA_TEXT,
     .embed = embed,
     .rotate = rotate,
     .embed_bwd = embed_bwd,

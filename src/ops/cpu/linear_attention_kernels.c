@@ -522,9 +522,4 @@ static void step(struct mat states, const struct attention *a, int sentence, int
     }
 }
 
-#define NAME(a, b)  NAME_(a, b)
-#define NAME_(a, b) a##_##b
-#define TEXT(a)     TEXT_(a)
-#define TEXT_(a)    #a
-
-const struct linear_kernels NAME(linear, ISA) = {TEXT(ISA), forward, backward, sum, step};
+const struct linear_kernels OF_ISA(linear) = {ISA_TEXT, forward, backward, sum, step};

@@ -349,10 +349,7 @@ static void prepare_i8(char *row, const float *x, int k)
     }
 }
 
-#define NAME(isa)  NAME_(isa)
-#define NAME_(isa) packed_##isa
-
-const struct packed_kernel NAME(ISA)[PACKED_KINDS] = {
+const struct packed_kernel OF_ISA(packed)[PACKED_KINDS] = {
     {4, prepare_f32, run_f32},
     {4, prepare_bf16, run_bf16},
     {2, prepare_i8, run_i8},

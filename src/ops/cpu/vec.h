@@ -25,6 +25,15 @@
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
+/* A file of kernels is compiled with ISA defined as the name of its instruction set, such as avx2.
+ * OF_ISA(kernels) is kernels_avx2, the name of its table of kernels, and ISA_TEXT is "avx2". */
+#define OF_ISA(name)       OF_ISA_(name, ISA)
+#define OF_ISA_(name, isa) JOINED(name, isa)
+#define JOINED(name, isa)  name##_##isa
+#define ISA_TEXT           ISA_TEXT_(ISA)
+#define ISA_TEXT_(isa)     QUOTED(isa)
+#define QUOTED(isa)        #isa
+
 typedef float vf __attribute__((vector_size(4 * W)));
 typedef int32_t vi __attribute__((vector_size(4 * W)));
 typedef uint32_t vu __attribute__((vector_size(4 * W)));

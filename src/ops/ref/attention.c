@@ -159,18 +159,24 @@ static void zero_rows(struct mat m, int row, int n)
         for (int c = 0; c < m.cols; c++) set(m, row + i, c, 0);
 }
 
-void ref_attend_bwd(struct backend *be, const struct attention *a, const struct attention_grad *g)
+void ref_attend_zero(const struct seqs *s, const struct attention_grad *g)
 {
-    (void)be;
-    const struct seqs *s = &a->seqs;
     for (int b = 0; b < s->n; b++) {
         zero_rows(g->dq, s->q[b], s->q[b + 1] - s->q[b]);
         zero_rows(g->dk, s->k[b], s->klen[b]);
         zero_rows(g->dv, s->k[b], s->klen[b]);
+    }
+}
+
+void ref_attend_bwd(struct backend *be, const struct attention *a, const struct attention_grad *g)
+{
+    (void)be;
+    const struct seqs *s = &a->seqs;
+    ref_attend_zero(s, g);
+    for (int b = 0; b < s->n; b++)
         for (int h = 0; h < a->heads; h++)
             for (int i = 0; i < s->q[b + 1] - s->q[b]; i++) {
                 struct query q = query_at(a, b, i, h);
                 attend_query_bwd(a, &q, g);
             }
-    }
 }

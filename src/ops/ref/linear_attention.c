@@ -117,27 +117,18 @@ static void attend_query_bwd(const struct attention *a, const struct attention_g
     }
 }
 
-static void zero_rows(struct mat m, int row, int n)
-{
-    for (int i = 0; i < n; i++)
-        for (int c = 0; c < m.cols; c++) set(m, row + i, c, 0);
-}
-
 void ref_attend_linear_bwd(struct backend *be, const struct attention *a,
                            const struct attention_grad *g)
 {
     (void)be;
     const struct seqs *s = &a->seqs;
-    for (int b = 0; b < s->n; b++) {
-        zero_rows(g->dq, s->q[b], s->q[b + 1] - s->q[b]);
-        zero_rows(g->dk, s->k[b], s->klen[b]);
-        zero_rows(g->dv, s->k[b], s->klen[b]);
+    ref_attend_zero(s, g);
+    for (int b = 0; b < s->n; b++)
         for (int h = 0; h < a->heads; h++)
             for (int i = 0; i < s->q[b + 1] - s->q[b]; i++) {
                 struct query q = query_at(a, b, i, h);
                 attend_query_bwd(a, g, &q);
             }
-    }
 }
 
 /* ---- states ---- */

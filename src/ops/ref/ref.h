@@ -43,6 +43,8 @@ static inline void add(struct mat m, int row, int col, double x)
 /* attention.c */
 void ref_attend(struct backend *be, const struct attention *a);
 void ref_attend_bwd(struct backend *be, const struct attention *a, const struct attention_grad *g);
+/* Sets dq, dk and dv to 0 in the rows of the sentences, before gradients are added to them. */
+void ref_attend_zero(const struct seqs *s, const struct attention_grad *g);
 /* linear_attention.c */
 void ref_attend_linear(struct backend *be, const struct attention *a);
 void ref_attend_linear_bwd(struct backend *be, const struct attention *a,
