@@ -37,61 +37,6 @@ void cuda_refuse(struct gpu *c, const char *what)
                   op_length(c), c->op, what);
 }
 
-/* ---- measuring: an event at each mark; the time between two marks counts for the first ---- */
-
-enum { TRACE_NAMES = 64, TRACE_MARKS = 1 << 15 };
-
-struct trace {
-    struct op_time time[TRACE_NAMES];
-    int names;
-    struct {
-        cudaEvent_t event;
-        int name;
-    } mark[TRACE_MARKS];
-    int marks, events; /* used; created */
-};
-
-static int trace_name(struct trace *t, const char *name)
-{
-    for (int i = 0; i < t->names; i++)
-        if (!strcmp(t->time[i].name, name)) return i;
-    if (t->names == TRACE_NAMES) return TRACE_NAMES - 1;
-    t->time[t->names].name = name;
-    return t->names++;
-}
-
-static void trace_settle(struct gpu *c)
-{
-    struct trace *t = c->trace;
-    cuda_check(c, cudaStreamSynchronize(c->stream));
-    for (int i = 0; i + 1 < t->marks; i++) {
-        float ms = 0;
-        cudaEventElapsedTime(&ms, t->mark[i].event, t->mark[i + 1].event);
-        t->time[t->mark[i].name].ms += (double)ms;
-    }
-    t->marks = 0;
-}
-
-void cuda_mark(struct gpu *c, const char *name, double bytes, double flops)
-{
-    struct trace *t = c->trace;
-    if (!t) return;
-    if (t->marks == TRACE_MARKS) trace_settle(c);
-    if (t->marks == t->events) cuda_check(c, cudaEventCreate(&t->mark[t->events++].event));
-    int i = trace_name(t, name);
-    t->time[i].calls++;
-    t->time[i].bytes += bytes;
-    t->time[i].flops += flops;
-    t->mark[t->marks].name = i;
-    cuda_check(c, cudaEventRecord(t->mark[t->marks++].event, c->stream));
-}
-
-static void trace_free(struct trace *t)
-{
-    for (int i = 0; t && i < t->events; i++) cudaEventDestroy(t->mark[i].event);
-    free(t);
-}
-
 /* ---- around every op ---- */
 
 /* The current device is a setting of the calling thread, which may differ from call to call. */
@@ -171,7 +116,7 @@ static void op_close(struct backend *be)
     struct gpu *c = gpu_of(be);
     cudaSetDevice(c->device);
     if (c->stream) cudaStreamSynchronize(c->stream);
-    trace_free(c->trace);
+    cuda_trace_close(c);
     blas_close(c->blas);
     memory_close(c);
     if (c->stream) cudaStreamDestroy(c->stream);
@@ -460,78 +405,12 @@ static void op_topk(struct backend *be, struct mat logits, int k, const int32_t 
     end(c);
 }
 
-/* ---- graph capture; not while ops are timed ---- */
-
-struct graph {
-    cudaGraphExec_t exec;
-};
-
-static bool op_capture_begin(struct backend *be)
-{
-    struct gpu *c = gpu_of(be);
-    if (c->trace || c->plain || c->failed.status) return false;
-    cudaSetDevice(c->device);
-    if (cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess)
-        return true;
-    cudaGetLastError();
-    return false;
-}
-
-static struct graph *op_capture_end(struct backend *be)
-{
-    struct gpu *c = gpu_of(be);
-    cudaGraph_t graph = NULL;
-    struct graph *g = (struct graph *)calloc(1, sizeof *g);
-    cudaError_t e = cudaStreamEndCapture(c->stream, &graph);
-    if (g && e == cudaSuccess) e = cudaGraphInstantiate(&g->exec, graph, 0);
-    if (graph) cudaGraphDestroy(graph);
-    if (g && e == cudaSuccess && !c->failed.status) return g;
-    cudaGetLastError();
-    c->failed.status = HEED_OK; /* the caller runs the ops again, which report their own errors */
-    if (g && g->exec) cudaGraphExecDestroy(g->exec);
-    free(g);
-    return NULL;
-}
-
-static void op_graph_launch(struct backend *be, struct graph *g)
-{
-    struct gpu *c = begin(be, "graph", 0);
-    cuda_check(c, cudaGraphLaunch(g->exec, c->stream));
-    end(c);
-}
-
-static void op_graph_free(struct backend *be, struct graph *g)
-{
-    cudaSetDevice(gpu_of(be)->device);
-    cudaStreamSynchronize(gpu_of(be)->stream);
-    cudaGraphExecDestroy(g->exec);
-    free(g);
-}
-
-/* ---- measuring ---- */
-
 static size_t op_memory_used(struct backend *be)
 {
     size_t free_bytes = 0, total = 0;
     cudaSetDevice(gpu_of(be)->device);
     cudaMemGetInfo(&free_bytes, &total);
     return total - free_bytes;
-}
-
-static int op_trace(struct backend *be, struct op_time *out, int max)
-{
-    struct gpu *c = gpu_of(be);
-    cudaSetDevice(c->device);
-    if (!c->trace) {
-        c->trace = (struct trace *)calloc(1, sizeof *c->trace);
-        return 0;
-    }
-    trace_settle(c);
-    int n = c->trace->names < max ? c->trace->names : max;
-    memcpy(out, c->trace->time, n * sizeof *out);
-    trace_free(c->trace);
-    c->trace = NULL;
-    return n;
 }
 
 /* ---- the table ---- */
@@ -589,12 +468,12 @@ static const struct ops table = {
     .linear_state = op_linear_state,
     .attend_state = op_attend_state,
     .topk = op_topk,
-    .capture_begin = op_capture_begin,
-    .capture_end = op_capture_end,
-    .graph_launch = op_graph_launch,
-    .graph_free = op_graph_free,
+    .capture_begin = cuda_capture_begin,
+    .capture_end = cuda_capture_end,
+    .graph_launch = cuda_graph_launch,
+    .graph_free = cuda_graph_free,
     .memory_used = op_memory_used,
-    .trace = op_trace,
+    .trace = cuda_trace,
 };
 
 /* ---- open ---- */

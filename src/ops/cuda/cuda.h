@@ -32,7 +32,7 @@ enum {
 };
 
 struct blas;  /* blas.h */
-struct trace; /* cuda.cu */
+struct trace; /* trace.cu */
 
 /* Uploads are copied to page-locked memory first, so that the caller may change its own at once. A
  * slot is filled again after the device has read it. */
@@ -81,15 +81,22 @@ static inline struct gpu *gpu_of(struct backend *be)
 void cuda_check(struct gpu *c, cudaError_t e);
 /* Keeps an error: the op does not support an operand, which `what` describes. */
 void cuda_refuse(struct gpu *c, const char *what);
-/* For the trace: the work enqueued from here on counts as `name`. bytes and flops: the least it
- * needs. */
-void cuda_mark(struct gpu *c, const char *name, double bytes, double flops);
 
 static inline double mat_bytes(struct mat m)
 {
     return m.p ? (double)m.rows * m.cols * type_size(m.type) : 0;
 }
 
+/* trace.cu */
+/* The work enqueued from here on counts as `name`. bytes and flops: the least it needs. */
+void cuda_mark(struct gpu *c, const char *name, double bytes, double flops);
+int cuda_trace(struct backend *be, struct op_time *out, int max); /* as ops.trace */
+void cuda_trace_close(struct gpu *c);
+/* graph.cu: as in struct ops */
+bool cuda_capture_begin(struct backend *be);
+struct graph *cuda_capture_end(struct backend *be);
+void cuda_graph_launch(struct backend *be, struct graph *g);
+void cuda_graph_free(struct backend *be, struct graph *g);
 /* memory.cu */
 enum heed_status memory_open(struct gpu *c, struct heed_error *err);
 void memory_close(struct gpu *c);
