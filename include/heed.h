@@ -515,7 +515,20 @@ HEED_API enum heed_status heed_attention_of(struct heed_session *s,
                                             struct heed_attention **out, struct heed_error *err);
 HEED_API void heed_attention_free(struct heed_attention *a);
 
-enum heed_picture { HEED_PICTURE_SVG, HEED_PICTURE_TERMINAL };
+/* What a picture is written as; functions that draw say which of these they know. */
+enum heed_picture {
+    HEED_PICTURE_SVG,      /* follows the reader's color scheme, light or dark */
+    HEED_PICTURE_TERMINAL, /* lines of characters */
+    HEED_PICTURE_JSON,     /* the numbers */
+    HEED_PICTURE_HTML,     /* one page that needs no other file */
+    HEED_PICTURE_MARKDOWN  /* a report */
+};
+enum heed_theme { HEED_THEME_LIGHT, HEED_THEME_DARK };
+/* A PNG of a picture in SVG, with `scale` pixels for each of the SVG's. *png is malloced and has
+ * *n bytes. HEED_EUNSUPPORTED where librsvg, which is loaded for this call, is not installed. */
+HEED_API enum heed_status heed_png_of_svg(const char *svg, enum heed_theme theme, double scale,
+                                          unsigned char **png, size_t *n, struct heed_error *err);
+
 /* A picture of one layer, counted from 0, and one head, or the mean of the heads where head is -1.
  * *out is malloced and NUL-terminated. */
 HEED_API enum heed_status heed_attention_picture(const struct heed_attention *a,
