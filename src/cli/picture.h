@@ -1,0 +1,34 @@
+/*
+ * picture.h - a picture or report that a command writes to --out FILE: the ending of the name says
+ * the format.
+ *
+ * Call order: picture_file_init before any work, so that a wrong name is said at once; make the
+ * text that `kind` asks for; picture_file_write.
+ */
+#ifndef HEED_CLI_PICTURE_H
+#define HEED_CLI_PICTURE_H
+#include <stdbool.h>
+
+#include "heed.h"
+
+/* Endings that a command knows, as a sum. */
+enum picture_ending {
+    PICTURE_SVG = 1,
+    PICTURE_PNG = 2,
+    PICTURE_HTML = 4,
+    PICTURE_JSON = 8,
+    PICTURE_MARKDOWN = 16
+};
+
+struct picture_file {
+    const char *path;
+    enum heed_picture kind; /* what the library is to draw: a PNG is made of an SVG */
+    bool png;
+};
+
+/* CLI_DONE, or CLI_MISUSE after a sentence that names the endings that are known. */
+int picture_file_init(struct picture_file *f, const char *path, unsigned endings);
+/* Writes the file; text is of `kind`. theme: of a PNG. Returns an exit code. */
+int picture_file_write(const struct picture_file *f, const char *text, enum heed_theme theme);
+
+#endif
