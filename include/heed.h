@@ -535,6 +535,56 @@ HEED_API enum heed_status heed_attention_picture(const struct heed_attention *a,
                                                  enum heed_picture kind, int layer, int head,
                                                  char **out, struct heed_error *err);
 
+/* A matrix of numbers to be drawn as a heat map. */
+struct heed_heat_map {
+    const char *title;
+    const char *row, *col; /* what the rows and the columns are, such as "position" */
+    int first_row,
+        first_col; /* the numbers of the first row and column; distances may be below 0 */
+    int rows, cols;
+    const float *value; /* [rows][cols] */
+};
+
+/* Numbers to be drawn as lines over one x axis. */
+struct heed_chart {
+    const char *title;
+    const char *x_label, *y_label;
+    bool y_log; /* the y axis is logarithmic */
+    int n;      /* values of each line */
+    int lines;
+    const char *const *name; /* [lines] */
+    const double *x;         /* [n] */
+    const double *y;         /* [lines][n] */
+};
+
+/* How a model tells positions apart (paper 3.5):
+ * sinusoid, rope: the table of sines and cosines, dot products over distance, and wavelengths.
+ * learned: the tables of both stacks, and how much alike rows at a distance are.
+ * relative: lengths of the vectors that self-attention has learned for each distance.
+ * alibi: what the distance takes from a score in each head.
+ * none: nothing but a sentence. */
+struct heed_positions {
+    enum heed_position kind;
+    const char *title;
+    const char *const *said; /* [said_n] what was measured, in sentences */
+    int said_n;
+    const struct heed_heat_map *map; /* [maps] */
+    int maps;
+    const struct heed_chart *chart; /* [charts] */
+    int charts;
+};
+
+/* The positions of a model, or, where m is NULL, the paper's sinusoid of d_model dimensions.
+ * length: positions and distances that are looked at, 8 to 1024; 0: 128. Where a model has learned
+ * fewer positions, these. *out is freed by heed_positions_free. */
+HEED_API enum heed_status heed_positions_of(const struct heed_model *m, int d_model, int length,
+                                            struct heed_positions **out, struct heed_error *err);
+HEED_API void heed_positions_free(struct heed_positions *p);
+/* SVG, terminal or JSON. *out is malloced and NUL-terminated. */
+HEED_API enum heed_status heed_positions_picture(const struct heed_positions *p,
+                                                 enum heed_picture kind, char **out,
+                                                 struct heed_error *err);
+
 /* ---- scoring: equal to sacreBLEU's corpus scores ---- */
 
 struct heed_score {

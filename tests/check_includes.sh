@@ -24,6 +24,7 @@ BEGIN {
     allow["store"]    = "heed.h base/ ops/ model/ tokens/ jansson.h zlib.h"
     allow["train"]    = "heed.h base/ ops/ model/ store/ corpus/ tokens/ decode/ jansson.h mpi.h nccl.h"
     allow["decode"]   = "heed.h base/ ops/ model/ store/ corpus/ tokens/"
+    allow["study"]    = "heed.h base/ ops/ model/ store/ corpus/ tokens/ decode/"
     allow["view"]     = "heed.h base/"
     allow["serve"]    = "heed.h microhttpd.h jansson.h"
     allow["cli"]      = "heed.h unicode/utf8.h"

@@ -41,5 +41,6 @@ int cmd_evaluate(int argc, char **argv);
 int cmd_average(int argc, char **argv);
 int cmd_quantize(int argc, char **argv);
 int cmd_attention(int argc, char **argv);
+int cmd_positions(int argc, char **argv);
 
 #endif

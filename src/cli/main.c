@@ -21,6 +21,7 @@ static const struct command {
     {"train", "train a translation model on parallel text", cmd_train},
     {"translate", "translate lines of text", cmd_translate},
     {"attention", "draw the attention of a translation", cmd_attention},
+    {"positions", "draw how a model tells positions apart", cmd_positions},
     {"score", "BLEU and chrF of a translation", cmd_score},
     {"evaluate", "translate a test set and score the translation", cmd_evaluate},
     {"average", "average the weights of checkpoints", cmd_average},

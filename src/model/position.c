@@ -26,9 +26,9 @@ static int table_width(const struct heed_config *c)
     }
 }
 
-/* Sine and cosine in turn along each row; sine_at: the columns of the sine, 0 (even) or 1 (odd). */
-static void fill_table(void *table, enum type type, int rows, int d, int sine_at)
+void position_fill(void *table, enum type type, int rows, int d, enum heed_position kind)
 {
+    int sine_at = kind == HEED_POSITION_ROPE; /* the columns of the sine: even (0) or odd (1) */
     for (int c = 0; c < d; c++) {
         double length = pow(10000, (double)(c & ~1) / d);
         for (int pos = 0; pos < rows; pos++) {
@@ -48,7 +48,7 @@ enum heed_status position_open(struct mat *table, struct backend *be, const stru
     if (!width) return HEED_OK;
     void *host = malloc(bytes);
     if (!host) return error_memory(err, bytes, "the table of positions");
-    fill_table(host, type, c->max_length, width, c->position == HEED_POSITION_ROPE);
+    position_fill(host, type, c->max_length, width, c->position);
     *table = mat_make(NULL, c->max_length, width, type);
     enum heed_status status = be->op->alloc(be, &table->p, bytes, USED_WHOLE, err);
     if (!status) be->op->upload(be, table->p, host, bytes);

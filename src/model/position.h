@@ -6,6 +6,8 @@
 #include "model/pass.h"
 #include "model/walk.h"
 
+/* Fills a table [rows,d] in host memory with the sines and cosines of `kind`, sinusoid or rope. */
+void position_fill(void *table, enum type type, int rows, int d, enum heed_position kind);
 /* Allocates and fills the table of the positions that are not learned; absent where the kind of
  * position has none. sinusoid: [max_length,D] sines and cosines. rope:
  * [max_length,d_k] cosines and sines. The caller frees table->p with the
