@@ -538,9 +538,8 @@ HEED_API enum heed_status heed_attention_picture(const struct heed_attention *a,
 /* A matrix of numbers to be drawn as a heat map. */
 struct heed_heat_map {
     const char *title;
-    const char *row, *col; /* what the rows and the columns are, such as "position" */
-    int first_row,
-        first_col; /* the numbers of the first row and column; distances may be below 0 */
+    const char *row, *col;    /* what the rows and the columns are, such as "position" */
+    int first_row, first_col; /* the numbers of the first row and column; distances may be below 0 */
     int rows, cols;
     const float *value; /* [rows][cols] */
 };
@@ -584,6 +583,58 @@ HEED_API void heed_positions_free(struct heed_positions *p);
 HEED_API enum heed_status heed_positions_picture(const struct heed_positions *p,
                                                  enum heed_picture kind, char **out,
                                                  struct heed_error *err);
+
+/* The embeddings of a model: a vector for each piece of its vocabulary (paper 3.4), less the mean
+ * of all, scaled to length 1. */
+struct heed_embeddings;
+
+/* Whose embeddings: where the model has one matrix (HEED_TIE_ALL), both are the same. */
+enum heed_side { HEED_SIDE_SOURCE, HEED_SIDE_TARGET };
+
+/* The model must outlive the embeddings. */
+HEED_API struct heed_embeddings *heed_embeddings_open(const struct heed_model *m,
+                                                      enum heed_side side, struct heed_error *err);
+HEED_API void heed_embeddings_free(struct heed_embeddings *e);
+/* Appends the pieces of a word, or of a phrase. HEED_EARG where the word is empty, or the
+ * vocabulary cannot spell it. The vector of a word is the mean of those of its pieces, scaled to
+ * length 1. */
+HEED_API enum heed_status heed_embeddings_pieces(const struct heed_embeddings *e, const char *word,
+                                                 struct heed_ids *out, struct heed_error *err);
+
+/* A piece of the vocabulary near a vector. */
+struct heed_neighbour {
+    int32_t id;
+    const char *piece; /* with U+2581 in place of a space; valid as long as the model */
+    float cosine;
+};
+
+/* The `count` pieces whose vectors have the largest cosine with the sum of the vectors of the words
+ * plus[] less those of minus[]: with one word its neighbours, with {a, c} and {b} the answer to
+ * "a - b + c". Left out are the words themselves and their pieces, and pieces that stand for marks,
+ * tags or bytes. out has room for count; *found are there, best first. */
+HEED_API enum heed_status heed_neighbours(const struct heed_embeddings *e, const char *const *plus,
+                                          int plus_n, const char *const *minus, int minus_n,
+                                          int count, struct heed_neighbour *out, int *found,
+                                          struct heed_error *err);
+
+/* Words on a plane: their vectors, less the mean, on the two principal components, which are the
+ * directions in which the vectors differ most. */
+struct heed_word_map {
+    int n;
+    const char *const *word; /* [n] */
+    const double *x, *y;     /* [n] */
+    double share[2];         /* part of the variance of the vectors along each direction */
+};
+
+/* Of 3 to 1000 words. *out is freed by heed_word_map_free. */
+HEED_API enum heed_status heed_word_map_of(const struct heed_embeddings *e, const char *const *word,
+                                           int n, struct heed_word_map **out,
+                                           struct heed_error *err);
+HEED_API void heed_word_map_free(struct heed_word_map *m);
+/* SVG, terminal (a table of the coordinates) or JSON. *out is malloced and NUL-terminated. */
+HEED_API enum heed_status heed_word_map_picture(const struct heed_word_map *m,
+                                                enum heed_picture kind, char **out,
+                                                struct heed_error *err);
 
 /* ---- scoring: equal to sacreBLEU's corpus scores ---- */
 
