@@ -260,7 +260,7 @@ static void measure_decoding(const struct model *m)
                            .first = first,
                            .memory = &zero,
                            .memory_len = &source,
-                           .encoded = &zero,
+                           .state = &zero,
                            .width = 1,
                            .id = &id,
                            .pos = &position,
@@ -271,7 +271,7 @@ static void measure_decoding(const struct model *m)
                            .self_len = &rows,
                            .self_at = list,
                            .self_rows = rows};
-    if (run_encode(d.run, m->source, &err)) bench_die("%s", err.text);
+    if (run_encode(d.run, m->source, (struct memory_place){0}, &err)) bench_die("%s", err.text);
     double seconds = fastest(decode_step, &d);
     printf("\t%.4f\t%.4f\n", seconds * 1e3, (double)bytes / MIB);
     fflush(stdout);

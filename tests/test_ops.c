@@ -861,7 +861,7 @@ static void greedy(struct toy *t, const struct toy_batch *b, int32_t fed[N][LENG
     int32_t at[N], before[N], pos[N], self[N], len[N], in[N], list[N * LENGTH], first[N + 1] = {0};
     int32_t rows = N * toy_config.max_length, encoded[N] = {0, 1, 2, 3};
     cache_open(&cache, t, rows);
-    assert_int_equal(run_encode(t->run, &b->packed, &err), HEED_OK);
+    assert_int_equal(run_encode(t->run, &b->packed, (struct memory_place){0}, &err), HEED_OK);
     for (int p = 0; p < LENGTH; p++) {
         for (int i = 0; i < N; i++) {
             fed[i][p] = in[i] = p ? id[p - 1][i][0] : TOY_BOS;
@@ -874,7 +874,7 @@ static void greedy(struct toy *t, const struct toy_batch *b, int32_t fed[N][LENG
                          .first = first,
                          .memory = b->src_off,
                          .memory_len = b->src_len,
-                         .encoded = encoded,
+                         .state = encoded,
                          .width = 1,
                          .id = in,
                          .pos = pos,
@@ -948,7 +948,7 @@ static void branch(struct toy *t, const struct toy_batch *b, int32_t fed[N][LENG
     int32_t list[N][LENGTH] = {0}, self_at[N * LENGTH], id[N][TOP];
     int positions = kv_cache_positions(&t->p->config);
     cache_open(&cache, t, N * int_min(positions, LENGTH) + 1);
-    assert_int_equal(run_encode(t->run, &b->packed, &err), HEED_OK);
+    assert_int_equal(run_encode(t->run, &b->packed, (struct memory_place){0}, &err), HEED_OK);
     for (int p = 0; p < LENGTH; p++) {
         int32_t old[N][LENGTH], old_fed[N][LENGTH], used = 0;
         memcpy(old, list, sizeof old);
@@ -968,7 +968,7 @@ static void branch(struct toy *t, const struct toy_batch *b, int32_t fed[N][LENG
                          .first = first,
                          .memory = b->src_off,
                          .memory_len = b->src_len,
-                         .encoded = encoded,
+                         .state = encoded,
                          .width = N,
                          .id = in,
                          .pos = pos,

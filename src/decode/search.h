@@ -2,10 +2,14 @@
  * search.h - from the ids of sentences to the ids of their translations: the encoder runs once per
  * sentence, the decoder once per output position, with a KV cache.
  *
- * A search belongs to one thread and shares its weights with others. Sentences are batched by
- * length; a sentence that is finished leaves its batch, so a step costs only what is still open.
- * Each sentence has its own options, and beams of different widths share a batch. The translation
- * of a sentence does not depend on the other sentences: on a CPU it is the same to the last bit.
+ * A search belongs to one thread and shares its weights with others. Sentences wait in a queue.
+ * Between two steps as many of them as there is room for are encoded together, and join those that
+ * are being translated; a sentence that is finished leaves at once. So a step costs only what is
+ * still open, and sentences of any age share it. Each sentence has its own options, and beams of
+ * different widths share a step. The translation of a sentence does not depend on the other
+ * sentences: on a CPU it is the same to the last bit.
+ *
+ * Call order: search_open; search_add and search_advance in any order, or search_run; search_free.
  */
 #ifndef HEED_DECODE_SEARCH_H
 #define HEED_DECODE_SEARCH_H
@@ -17,8 +21,8 @@ struct search;
 struct search_options {
     int bos, eos; /* ids of the marks */
     int rows;     /* hypotheses that a step decodes, of all sentences; 0: what the device prefers */
-    int source_rows; /* tokens of the sources of a batch, end marks included; 0: as many as suit
-                      * `rows` */
+    int source_rows; /* tokens of the sources of all open sentences, end marks included; 0: as many
+                      * as suit `rows` */
 };
 
 /* be: as for run_open */
@@ -50,11 +54,26 @@ struct sentence {
      * Only for an output that is given as a whole (must.prefix). 0: no attention is kept. */
     int attention_layer;
     struct translation *out; /* [beam.nbest], zeroed by the caller */
+    struct sentence *next;   /* in the list that it is in; the search sets it */
 };
 
-/* Translates n sentences. The caller releases every translation of `out` even on failure; those
- * that were not found stay zero. A sentence without tokens has none, unless a prefix is given. */
-enum heed_status search_run(struct search *s, const struct sentence *sentence, int n,
+/* Puts a sentence at the end of the queue; the caller keeps it until search_finished returns it or
+ * search_drop takes it back. */
+void search_add(struct search *s, struct sentence *x);
+/* Takes in sentences that wait, where there is room, and decodes one position of every open
+ * sentence. After a failure no sentence waits or is open. */
+enum heed_status search_advance(struct search *s, struct heed_error *err);
+/* A sentence that is finished, in the order in which they finish; NULL: none. The caller releases
+ * every translation of `out`, even of a sentence that was not finished; those that were not found
+ * stay zero. A sentence without tokens has none, unless a prefix is given. */
+struct sentence *search_finished(struct search *s);
+/* Whether no sentence waits or is open. */
+bool search_idle(const struct search *s);
+/* Takes back a sentence that was added and has not been returned. */
+void search_drop(struct search *s, struct sentence *x);
+
+/* Translates n sentences, longest first. There must be no others. */
+enum heed_status search_run(struct search *s, struct sentence *sentence, int n,
                             struct heed_error *err);
 /* The most tokens of a source, without its end mark. */
 int search_longest(const struct search *s);

@@ -20,13 +20,13 @@ static void tallies_layout(struct activations *a, struct layout *l)
 }
 
 void activations_layout(struct activations *a, struct layout *l, const struct ops *op, int rows_src,
-                        int rows_tgt, int sentences)
+                        int rows_tgt, int rows_memory, int sentences)
 {
     int d = l->config->d_model, rows = rows_src > rows_tgt ? rows_src : rows_tgt;
     a->embed_src = layout_take(l, rows_src, d, l->precision.act);
     a->embed_tgt = layout_take(l, rows_tgt, d, l->precision.act);
     encoder_layout(a->encoder, l, rows_src);
-    decoder_layout(a->decoder, l, rows_tgt, rows_src, sentences);
+    decoder_layout(a->decoder, l, rows_tgt, rows_memory, sentences);
     tallies_layout(a, l);
     final_norm_layout(&a->encoder_norm, l, rows_src);
     final_norm_layout(&a->decoder_norm, l, rows_tgt);
@@ -37,13 +37,14 @@ void activations_layout(struct activations *a, struct layout *l, const struct op
     if (l->keep) a->dmemory = layout_take(l, rows_src, d, l->precision.act);
 }
 
-void activations_bind_source(struct activations *a, const struct heed_config *c, int rows)
+void activations_bind_source(struct activations *a, const struct heed_config *c, int rows,
+                             int rows_memory)
 {
     a->embed_src = mat_top(a->embed_src, rows);
     a->dmemory = mat_top(a->dmemory, rows);
     encoder_bind(a->encoder, c, rows);
     norm_bind(&a->encoder_norm, rows);
-    decoder_bind_memory(a->decoder, c, rows);
+    decoder_bind_memory(a->decoder, c, rows_memory);
 }
 
 void activations_bind_target(struct activations *a, const struct heed_config *c, int rows)

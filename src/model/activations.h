@@ -20,11 +20,12 @@ struct activations {
     struct scratch scratch;
 };
 
-/* For at most so many rows on each side. */
+/* For at most so many rows on each side, and keys and values of so many rows of the memory. */
 void activations_layout(struct activations *a, struct layout *l, const struct ops *op, int rows_src,
-                        int rows_tgt, int sentences);
+                        int rows_tgt, int rows_memory, int sentences);
 /* Set the rows of every activation of a side to those of a batch or step. */
-void activations_bind_source(struct activations *a, const struct heed_config *c, int rows);
+void activations_bind_source(struct activations *a, const struct heed_config *c, int rows,
+                             int rows_memory);
 void activations_bind_target(struct activations *a, const struct heed_config *c, int rows);
 
 #endif

@@ -338,18 +338,19 @@ struct mat self_attention_backward(const struct pass *p, const struct attention_
 
 void memory_keys(const struct pass *p, const struct attention_weights *w,
                  const struct attention_acts *a, struct mat memory, struct mat wide,
-                 const struct seqs *seqs)
+                 const struct seqs *seqs, struct memory_place at)
 {
-    bool narrow = a->kv.type != wide.type;
-    struct mat kv = narrow ? wide : a->kv;
+    struct mat kept = mat_rows(a->kv, at.row, memory.rows);
+    bool narrow = kept.type != wide.type;
+    struct mat kv = narrow ? wide : kept;
     project_keys(p, kv, memory, w);
     if (a->states.p) {
         struct attention heads = heads_of(p, w, a, seqs, 0);
         heads.k = keys_of(p->config, kv);
         heads.v = values_of(p->config, kv);
-        p->be->op->linear_state(p->be, mat_top(a->states, seqs->n), &heads);
+        p->be->op->linear_state(p->be, mat_rows(a->states, at.state, seqs->n), &heads);
     }
-    if (narrow) p->be->op->cast(p->be, a->kv, wide);
+    if (narrow) p->be->op->cast(p->be, kept, wide);
 }
 
 struct mat cross_attention(const struct pass *p, const struct attention_weights *w,

@@ -69,12 +69,17 @@ struct mat self_attention_backward(const struct pass *p, const struct attention_
                                    const struct attention_acts *a, struct mat dy, struct mat x,
                                    const struct seqs *seqs, uint32_t site);
 
+/* Where the keys and values of a batch that is encoded go. */
+struct memory_place {
+    int row;   /* the first of their rows */
+    int state; /* the first of the states of its sentences */
+};
 /* Keys and values of the memory, and states where decoding steps need them, once for a batch;
  * `wide` is a buffer for keys and values as activations, used where they are kept in a narrower
  * type. seqs: the sentences of the memory */
 void memory_keys(const struct pass *p, const struct attention_weights *w,
                  const struct attention_acts *a, struct mat memory, struct mat wide,
-                 const struct seqs *seqs);
+                 const struct seqs *seqs, struct memory_place at);
 /* Returns the output of the sub-layer whose f(x) is attention(x, memory, memory). */
 struct mat cross_attention(const struct pass *p, const struct attention_weights *w,
                            const struct attention_acts *a, struct mat x, const struct seqs *seqs,

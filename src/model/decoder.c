@@ -49,10 +49,10 @@ void decoder_bind_memory(struct decoder_acts *a, const struct heed_config *c, in
 
 void decoder_memory(const struct pass *p, const struct decoder_weights *w,
                     const struct decoder_acts *a, struct mat memory, struct mat wide,
-                    const struct seqs *seqs)
+                    const struct seqs *seqs, struct memory_place at)
 {
     for (int l = 0; l < p->config->decoder_layers; l++)
-        memory_keys(p, &w[l].cross, &a[l].cross, memory, wide, seqs);
+        memory_keys(p, &w[l].cross, &a[l].cross, memory, wide, seqs, at);
 }
 
 static struct mat layer_forward(const struct pass *p, const struct decoder_weights *w,

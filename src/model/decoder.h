@@ -48,7 +48,7 @@ void decoder_bind_memory(struct decoder_acts *a, const struct heed_config *c, in
 /* Keys and values of the memory for every layer, once for a batch; see memory_keys. */
 void decoder_memory(const struct pass *p, const struct decoder_weights *w,
                     const struct decoder_acts *a, struct mat memory, struct mat wide,
-                    const struct seqs *seqs);
+                    const struct seqs *seqs, struct memory_place at);
 /* x: the embedded target. Returns the rows that the output layer takes. */
 struct mat decoder_forward(const struct pass *p, const struct decoder_weights *w,
                            const struct decoder_acts *a, struct mat x,

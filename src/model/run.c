@@ -39,7 +39,8 @@ static size_t run_layout(struct run *r, void *base)
                        .config = c,
                        .precision = r->p->precision,
                        .keep = o->train};
-    activations_layout(&r->a, &l, r->be->op, o->rows_src, o->rows_tgt, o->sentences);
+    activations_layout(&r->a, &l, r->be->op, o->rows_src, o->rows_tgt, o->rows_memory,
+                       o->sentences);
     if (o->train)
         r->grad =
             mat_make(arena_take(&l.arena, r->p->n * type_size(master)), 1, (int)r->p->n, master);
@@ -102,6 +103,7 @@ enum heed_status run_open(struct run **out, struct backend *be, const struct par
     r->p = p;
     r->o = *o;
     if (!o->train) r->o.rows_tgt = step_rows(be->op, o->rows_tgt);
+    if (!r->o.rows_memory) r->o.rows_memory = o->rows_src;
     s = host_open(r, err);
     enum use use = o->train ? USED_WHOLE : USED_IN_PART;
     if (!s) s = be->op->alloc(be, &r->block, run_layout(r, NULL), use, err);
@@ -189,21 +191,22 @@ static struct pass run_pass(const struct run *r, bool dropout, uint64_t seed)
                          .seed = seed};
 }
 
-/* The memory, and its keys and values for every decoder layer. */
-static void encode(struct run *r, const struct pass *p)
+/* The memory, and its keys and values for every decoder layer. In training the keys and values are
+ * those of the batch; in translation there may be those of other sentences beside them. */
+static void encode(struct run *r, const struct pass *p, struct memory_place at)
 {
     const struct weights *w = &r->p->w;
     const struct packed *b = &r->batch;
     struct activations *a = &r->a;
     struct seqs view = source_view(b);
-    activations_bind_source(a, p->config, b->rows_src);
+    activations_bind_source(a, p->config, b->rows_src, r->o.train ? b->rows_src : r->o.rows_memory);
     embedding_forward(p, &w->embed.source, a->embed_src, b->src, b->src_pos, SITE_EMBED_SRC);
     struct mat x = encoder_forward(p, w->encoder, a->encoder, a->embed_src, &view);
     a->memory = final_norm(p, &w->encoder_norm, &a->encoder_norm, x);
     /* Nobody reads any more what the first layer of the encoder has projected, unless it is kept,
      * and then keys and values have the type of activations. */
     struct mat wide = mat_cols(a->encoder[0].self.qkv, 0, config_kv_width(p->config));
-    decoder_memory(p, w->decoder, a->decoder, a->memory, wide, &view);
+    decoder_memory(p, w->decoder, a->decoder, a->memory, wide, &view, at);
 }
 
 /* Output rows of the decoder for the whole target of the batch. */
@@ -213,7 +216,7 @@ static struct mat forward(struct run *r, const struct pass *p)
     const struct packed *b = &r->batch;
     struct activations *a = &r->a;
     struct decoder_view view = target_view(b);
-    encode(r, p);
+    encode(r, p, (struct memory_place){0});
     activations_bind_target(a, p->config, b->rows_tgt);
     embedding_forward(p, &w->embed.target, a->embed_tgt, b->tgt_in, b->tgt_pos, SITE_EMBED_TGT);
     struct mat x = decoder_forward(p, w->decoder, a->decoder, a->embed_tgt, &view);
@@ -324,10 +327,12 @@ enum heed_status run_logits(struct run *r, const struct packed *b, void *logits,
     return r->be->op->sync(r->be, err);
 }
 
-enum heed_status run_encode(struct run *r, const struct packed *b, struct heed_error *err)
+enum heed_status run_encode(struct run *r, const struct packed *b, struct memory_place at,
+                            struct heed_error *err)
 {
     struct pass p = run_pass(r, false, 0);
+    assert(at.row + b->rows_src <= r->o.rows_memory && at.state + b->n <= r->o.sentences);
     run_upload(r, b);
-    encode(r, &p);
+    encode(r, &p, at);
     return r->be->op->sync(r->be, err);
 }

@@ -6,7 +6,8 @@
  * (one layer's activations, reused). Nothing is allocated after run_open.
  *
  * Call order in training: run_open; per batch run_loss, which runs forward and backward; run_free.
- * In translation: run_open; run_encode, then run_step per output position; run_free.
+ * In translation: run_open; run_encode for some sentences, then run_step for an output position of
+ * those that are open, in any order; run_free.
  */
 #ifndef HEED_MODEL_RUN_H
 #define HEED_MODEL_RUN_H
@@ -16,7 +17,9 @@
 
 struct run_options {
     int rows_src, rows_tgt; /* rows on each side, at most */
-    int sentences;          /* at most */
+    int rows_memory; /* translation: rows of the memory whose keys and values are kept, of all
+                      * sentences; 0: rows_src */
+    int sentences;   /* at most */
     int candidates, wants; /* translation: next tokens per row that a step finds, at most: the best,
                             * and those that are asked for by their id */
     int cached;            /* ... rows of the KV cache that a step looks at in all, at most */
@@ -112,8 +115,10 @@ enum heed_status run_loss_take(struct run *r, struct loss *out, struct heed_erro
 enum heed_status run_logits(struct run *r, const struct packed *b, void *logits,
                             struct heed_error *err);
 
-/* Translation: the encoder, and the memory's keys and values for every decoder layer. */
-enum heed_status run_encode(struct run *r, const struct packed *b, struct heed_error *err);
+/* Translation: the encoder, and the memory's keys and values for every decoder layer, which stay
+ * where they are put until others are put there. */
+enum heed_status run_encode(struct run *r, const struct packed *b, struct memory_place at,
+                            struct heed_error *err);
 
 /* One output position for every hypothesis of some sentences. All arrays are on the host. The
  * hypotheses of sentence i are rows [first[i], first[i+1]). */
@@ -121,7 +126,7 @@ struct step {
     int sentences;
     const int32_t *first;               /* [sentences+1] */
     const int32_t *memory, *memory_len; /* [sentences] the sentence's rows of the memory, ... */
-    const int32_t *encoded;             /* ... and its number in the batch of run_encode */
+    const int32_t *state;               /* ... and its state, see struct memory_place */
     int width;                          /* the most rows of a sentence */
     const int32_t *id, *pos;            /* [rows] the token fed in and its position */
     const struct cache *cache;          /* with one row more than run_options.cached, for padding */

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "model/run.h"
 
 int step_rows(const struct ops *op, int n)
@@ -55,7 +56,7 @@ static struct step_input step_upload(struct run *r, const struct step *s,
                              .klen = stage_padded(to, s->memory_len, m, sentences, 0),
                              .max_q = s->width,
                              .max_k = shape->max_memory,
-                             .from = stage_padded(to, s->encoded, m, sentences, -1)};
+                             .from = stage_padded(to, s->state, m, sentences, -1)};
     /* This array comes last because its length changes from step to step, while a captured graph
      * needs every other array at the same address. */
     v->self.at = stage_padded(to, s->self_at, s->self_rows, s->self_rows + 1, spare);
@@ -65,7 +66,9 @@ static struct step_input step_upload(struct run *r, const struct step *s,
 
 static struct step_shape step_shape(const struct run *r, const struct step *s, int k)
 {
-    int longest = r->p->config.max_length, memory = (r->batch.max_src + 63) / 64 * 64;
+    int longest = r->p->config.max_length, memory = 0;
+    for (int i = 0; i < s->sentences; i++) memory = int_max(memory, s->memory_len[i]);
+    memory = (memory + 63) / 64 * 64;
     return (struct step_shape){.rows = step_rows(r->be->op, s->first[s->sentences]),
                                .width = s->width,
                                .candidates = k,
