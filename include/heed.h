@@ -637,16 +637,58 @@ HEED_API enum heed_status heed_word_map_picture(const struct heed_word_map *m,
                                                 struct heed_error *err);
 
 /* ---- scoring: equal to sacreBLEU's corpus scores ---- */
+/* ---- scoring: equal to sacreBLEU's scores ---- */
+
+enum heed_metric { HEED_METRIC_BLEU, HEED_METRIC_CHRF, HEED_METRIC_CHRFPP, HEED_METRIC_TER };
+/* As users type it ("chrf++"), and as it is printed ("chrF++"); NULL where there is no such metric,
+ * so that a loop from 0 on finds all. */
+HEED_API const char *heed_metric_name(enum heed_metric m);
+HEED_API const char *heed_metric_title(enum heed_metric m);
+
+struct heed_scoring {
+    enum heed_metric metric;
+    const char *tokenize; /* of BLEU: 13a, zh, intl, char or none */
+    bool lowercase;       /* compare in lower case; TER always does */
+};
 
 struct heed_score {
-    double value;        /* 0 to 100 */
-    char signature[160]; /* how it was computed */
+    double value;        /* 0 to 100; TER may exceed 100 */
+    char signature[256]; /* how it was computed */
     /* BLEU only */
     double precision[4], brevity_penalty;
     long hyp_len, ref_len;
+    /* TER only */
+    long edits;
+    double ref_words; /* the mean of the references */
 };
 
-/* tokenize: 13a, zh, intl, char or none. */
+/* The score of a corpus of n sentences, hyp[n], with one or more references, ref[refs][n]. */
+HEED_API enum heed_status heed_score_corpus(const struct heed_scoring *how, const char *const *hyp,
+                                            const char *const *const *ref, int refs, int n,
+                                            struct heed_score *out, struct heed_error *err);
+/* The score of each sentence: out[n]. */
+HEED_API enum heed_status heed_score_sentences(const struct heed_scoring *how,
+                                               const char *const *hyp,
+                                               const char *const *const *ref, int refs, int n,
+                                               struct heed_score *out, struct heed_error *err);
+
+struct heed_comparison {
+    struct heed_score score;
+    double mean, interval; /* of the scores of the samples: 95% are in mean - interval to mean +
+                            * interval, about */
+    double p; /* how likely a difference from the first system as large as this one would be if both
+               * were equally good; 1 for the first */
+};
+/* Scores of several systems, hyp[systems][n], and whether each is better or worse than the first by
+ * more than chance: paired bootstrap resampling (Koehn, 2004), with the samples that sacreBLEU
+ * draws for the same seed. out[systems]. */
+HEED_API enum heed_status heed_score_systems(const struct heed_scoring *how,
+                                             const char *const *const *hyp, int systems,
+                                             const char *const *const *ref, int refs, int n,
+                                             int samples, uint64_t seed,
+                                             struct heed_comparison *out, struct heed_error *err);
+
+/* BLEU and chrF of a corpus with one reference. */
 HEED_API enum heed_status heed_bleu(const char *const *hyp, const char *const *ref, int n,
                                     const char *tokenize, struct heed_score *out,
                                     struct heed_error *err);

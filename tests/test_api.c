@@ -375,6 +375,25 @@ static void test_score(void **state)
     refused(heed_chrf(text, NULL, 1, &score, &err), "ref");
     refused(heed_chrf(text, text, 3, &score, &err), "hyp[2]");
     refused(heed_chrf(text, text, 1, NULL, &err), "out");
+
+    const char *const *texts[] = {text, NULL};
+    struct heed_scoring how = {.metric = HEED_METRIC_TER};
+    struct heed_comparison of[2];
+    refused(heed_score_corpus(NULL, text, texts, 1, 1, &score, &err), "how");
+    refused(heed_score_corpus(&how, text, NULL, 1, 1, &score, &err), "ref");
+    refused(heed_score_corpus(&how, text, texts, 0, 1, &score, &err), "0 references");
+    refused(heed_score_corpus(&how, text, texts, 2, 1, &score, &err), "ref");
+    refused(heed_score_sentences(&how, NULL, texts, 1, 1, &score, &err), "hyp");
+    refused(heed_score_sentences(&how, text, texts, 1, 1, NULL, &err), "out");
+    refused(heed_score_systems(&how, NULL, 1, texts, 1, 1, 10, 0, of, &err), "hyp");
+    refused(heed_score_systems(&how, texts, 2, texts, 1, 1, 10, 0, of, &err), "hyp");
+    refused(heed_score_systems(&how, texts, 0, texts, 1, 1, 10, 0, of, &err), "0 systems");
+    refused(heed_score_systems(&how, texts, 1, texts, 1, 1, 0, 0, of, &err), "0 samples");
+    refused(heed_score_systems(&how, texts, 1, texts, 1, 1, 10, 0, NULL, &err), "out");
+    how.metric = (enum heed_metric)99;
+    refused(heed_score_corpus(&how, text, texts, 1, 1, &score, &err), "no metric 99");
+    assert_null(heed_metric_name(how.metric));
+    assert_null(heed_metric_title((enum heed_metric) - 1));
 }
 
 int main(void)

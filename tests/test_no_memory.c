@@ -384,6 +384,14 @@ static enum heed_status score(struct heed_error *err)
     if (!st) st = heed_bleu(hyp, ref, 3, "intl", &s, err);
     if (!st) st = heed_bleu(hyp, ref, 3, "zh", &s, err);
     if (!st) st = heed_chrf(hyp, ref, 3, &s, err);
+    const char *const *refs[] = {ref, hyp};
+    for (int m = HEED_METRIC_BLEU; m <= HEED_METRIC_TER && !st; m++) {
+        const struct heed_scoring how = {(enum heed_metric)m, "13a", true};
+        struct heed_score each[3];
+        struct heed_comparison of[2];
+        st = heed_score_sentences(&how, hyp, refs, 2, 3, each, err);
+        if (!st) st = heed_score_systems(&how, refs, 2, refs, 2, 3, 10, 1, of, err);
+    }
     return st;
 }
 

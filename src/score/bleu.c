@@ -1,92 +1,97 @@
 /*
- * bleu.c - BLEU of a corpus against one reference, equal to sacreBLEU's.
+ * bleu.c - BLEU, equal to sacreBLEU's.
  *
  * The score is bp * (p1 p2 p3 p4)^(1/4): the geometric mean of the precisions of the n-grams,
  * counted over the whole corpus, times the brevity penalty. An order without a single match would
- * make it zero; the k-th such order counts as 2^-k matches ("exp" smoothing).
- *
- * Call order: heed_bleu alone; per pair: tokenize both lines, number their words, match n-grams.
+ * make it zero; the k-th such order counts as 2^-k matches ("exp" smoothing). An n-gram matches as
+ * often as the reference has it that has it most often; the length of the reference is that of the
+ * one whose length is nearest to the hypothesis. The score of a sentence shorter than four tokens
+ * is the mean over the orders that it has ("effective order").
  */
-#include "base/error.h"
-#include "heed.h"
+#include "score/metric.h"
 #include "score/ngram.h"
-#include "score/tokenize.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { ORDER = 4 };
+/* Counts: match[ORDER], total[ORDER], tokens of the hypothesis, tokens of the reference. */
+enum { MATCH = 0, TOTAL = ORDER, HYP_LEN = 2 * ORDER, REF_LEN, COUNTS };
 
-struct counts {
-    long match[ORDER];     /* n-grams of the hypotheses that the reference has too */
-    long total[ORDER];     /* all n-grams of the hypotheses */
-    long hyp_len, ref_len; /* tokens */
-};
-
-static enum heed_status counts_add(struct counts *c, struct ngram *g,
-                                   const struct metric_tokenizer *k, const char *hyp,
-                                   const char *ref, struct heed_error *err)
+/* The length nearest to that of the hypothesis; the shorter of two that are equally near. */
+static size_t nearest_length(const struct ngram *g)
 {
-    enum heed_status status = metric_tokenize(&g->hyp, k, hyp, err);
-    if (!status) status = metric_tokenize(&g->ref, k, ref, err);
+    size_t nearest = g->ref[0].n;
+    for (int r = 1; r < g->refs; r++) {
+        long far = labs((long)nearest - (long)g->hyp.n);
+        long here = labs((long)g->ref[r].n - (long)g->hyp.n);
+        if (here < far || (here == far && g->ref[r].n < nearest)) nearest = g->ref[r].n;
+    }
+    return nearest;
+}
+
+static enum heed_status bleu_count(const struct scorer *s, double *counts, const char *hyp,
+                                   const char *const *ref, int refs, struct heed_error *err)
+{
+    struct ngram *g = s->room;
+    enum heed_status status = ngram_references(g, refs, err);
+    if (!status) status = metric_tokenize(&g->hyp, s->tokenizer, hyp, s->lower, err);
+    for (int r = 0; r < refs && !status; r++) {
+        status = metric_tokenize(&g->ref[r], s->tokenizer, ref[r], s->lower, err);
+    }
     if (!status) status = ngram_words(g, err);
-    if (!status) status = ngram_match(g, c->match, ORDER, err);
+    if (!status) status = ngram_match(g, counts + MATCH, ORDER, err);
     if (status) return status;
-    for (int n = 1; n <= ORDER; n++) c->total[n - 1] += ngram_total(&g->hyp, n);
-    c->hyp_len += (long)g->hyp.n;
-    c->ref_len += (long)g->ref.n;
+    for (int n = 1; n <= ORDER; n++) counts[TOTAL + n - 1] = (double)ngram_total(&g->hyp, n);
+    counts[HYP_LEN] = (double)g->hyp.n;
+    counts[REF_LEN] = (double)nearest_length(g);
     return HEED_OK;
 }
 
-static double brevity_penalty(long hyp_len, long ref_len)
+static double brevity_penalty(double hyp_len, double ref_len)
 {
     if (hyp_len >= ref_len) return 1;
-    return hyp_len > 0 ? exp(1 - (double)ref_len / (double)hyp_len) : 0;
+    return hyp_len > 0 ? exp(1 - ref_len / hyp_len) : 0;
 }
 
 /* Without a match of single tokens there is no match of any order, and the score is 0 without
  * smoothing. */
-static void score_fill(struct heed_score *s, const struct counts *c)
+static void bleu_score(struct heed_score *s, const double *counts, bool sentence)
 {
-    s->hyp_len = c->hyp_len;
-    s->ref_len = c->ref_len;
-    s->brevity_penalty = brevity_penalty(c->hyp_len, c->ref_len);
-    if (!c->match[0]) return;
+    const double *match = counts + MATCH, *total = counts + TOTAL;
+    s->hyp_len = (long)counts[HYP_LEN];
+    s->ref_len = (long)counts[REF_LEN];
+    s->brevity_penalty = brevity_penalty(counts[HYP_LEN], counts[REF_LEN]);
+    if (match[0] == 0) return;
     double smooth = 1, logs = 0;
-    for (int n = 0; n < ORDER; n++) {
-        /* All hypotheses are shorter than this order: its precision is zero, and so is the score.
-         */
-        if (!c->total[n]) return;
-        if (!c->match[n]) smooth *= 2;
-        double match = c->match[n] ? (double)c->match[n] : 1 / smooth;
-        s->precision[n] = 100 * match / (double)c->total[n];
-        logs += log(s->precision[n]);
+    int orders = 0;
+    for (; orders < ORDER && total[orders] > 0; orders++) {
+        if (match[orders] == 0) smooth *= 2;
+        double matches = match[orders] > 0 ? match[orders] : 1 / smooth;
+        s->precision[orders] = 100 * matches / total[orders];
+        logs += log(s->precision[orders]);
     }
-    s->value = s->brevity_penalty * exp(logs / ORDER);
+    /* All hypotheses are shorter than the next order: its precision is zero, and so is the score of
+     * a corpus. */
+    if (orders < ORDER && !sentence) return;
+    s->value = s->brevity_penalty * exp(logs / orders);
 }
 
-enum heed_status heed_bleu(const char *const *hyp, const char *const *ref, int n,
-                           const char *tokenize, struct heed_score *out, struct heed_error *err)
+static void bleu_sign(char out[METRIC_SIGNATURE_MAX], const struct scorer *s, bool sentence)
 {
-    const struct metric_tokenizer *k = metric_tokenizer_find(tokenize, err);
-    if (!k) return HEED_EARG;
-    if (n <= 0) {
-        return error_set(err, HEED_EARG, "BLEU of %d sentences: expected at least one", n);
-    }
-    struct counts counts = {0};
-    struct ngram g = {0};
-    enum heed_status status = error_strings(err, "hyp", hyp, n);
-    if (!status) status = error_strings(err, "ref", ref, n);
-    if (!status && !out) status = error_null(err, "out");
-    for (int i = 0; i < n && !status; i++) status = counts_add(&counts, &g, k, hyp[i], ref[i], err);
-    ngram_release(&g);
-    if (status) return status;
-
-    struct heed_score score = {0};
-    score_fill(&score, &counts);
-    snprintf(score.signature, sizeof score.signature,
-             "nrefs:1|case:mixed|eff:no|tok:%s|smooth:exp|version:heed-%s", tokenize,
-             heed_version());
-    *out = score;
-    return HEED_OK;
+    snprintf(out, METRIC_SIGNATURE_MAX, "case:%s|eff:%s|tok:%s|smooth:exp",
+             s->lower ? "lc" : "mixed", sentence ? "yes" : "no", s->tokenize);
 }
+
+const struct metric metric_bleu = {
+    .name = "bleu",
+    .title = "BLEU",
+    .counts = COUNTS,
+    .tokenizes = true,
+    .room = sizeof(struct ngram),
+    .room_release = ngram_room_release,
+    .count = bleu_count,
+    .score = bleu_score,
+    .sign = bleu_sign,
+};

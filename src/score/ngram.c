@@ -4,11 +4,11 @@
  * Each sequence of symbols has a number. It is found in a hash table, whose key is the number of
  * the sequence without its last symbol, paired with that symbol. So an n-gram costs one lookup once
  * the (n-1)-grams are known, and a word costs one lookup per character; two sequences have the same
- * number exactly if they are equal. Only sequences of the reference enter the table. A sequence of
+ * number exactly if they are equal. Only sequences of the references enter the table. A sequence of
  * the hypothesis that is not in the table matches nothing, and neither does a longer one that
  * starts with it.
  *
- * Call order: table_reserve, table_clear, the numbers of the reference (pair_add), then those of
+ * Call order: table_reserve, table_clear, the numbers of the references (pair_add), then those of
  * the hypothesis (pair_find).
  */
 #include "score/ngram.h"
@@ -20,23 +20,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers of the empty sequence and of any sequence that the reference does not have. The number of
- * every other sequence is the index of its slot plus one. */
-enum { ROOT = 0, NONE = -1 };
+/* Numbers of the empty sequence and of any sequence that no reference has. The number of every
+ * other sequence is the index of its slot plus one. */
+enum { ROOT = 0, NONE = NGRAM_UNKNOWN };
 
 struct ngram_slot {
     uint64_t key; /* 0: free */
     int32_t id;   /* ROOT in a free slot */
-    int32_t left; /* occurrences in the reference that the hypothesis has not used up */
+    int32_t left; /* occurrences in the references that the hypothesis has not used up */
+    int32_t ref;  /* the reference that `here` is about */
+    int32_t here; /* its occurrences so far */
 };
+
+enum heed_status ngram_references(struct ngram *g, int refs, struct heed_error *err)
+{
+    size_t before = g->ref_cap;
+    enum heed_status status = array_reserve(&g->ref, &g->ref_cap, (size_t)refs, sizeof *g->ref,
+                                            "the references of a line", err);
+    if (status) return status;
+    if (before < g->ref_cap) memset(g->ref + before, 0, (g->ref_cap - before) * sizeof *g->ref);
+    g->refs = refs;
+    return HEED_OK;
+}
 
 /* ---- the table of pairs ---- */
 
-static enum heed_status table_reserve(struct ngram *g, size_t pairs, struct heed_error *err)
+/* Symbols of all references. */
+static size_t ref_symbols(const struct ngram *g)
 {
+    size_t n = 0;
+    for (int r = 0; r < g->refs; r++) n += g->ref[r].n;
+    return n;
+}
+
+/* Makes room for one pair per symbol of the references. */
+static enum heed_status table_reserve(struct ngram *g, struct heed_error *err)
+{
+    size_t pairs = ref_symbols(g);
     if (pairs > INT32_MAX / 4) {
         return error_set(err, HEED_EARG,
-                         "a reference has %zu characters; at most %d in one line can be scored",
+                         "the references of a line have %zu characters; at most %d can be scored",
                          pairs, INT32_MAX / 4);
     }
     size_t slots = 16;
@@ -76,7 +99,7 @@ static struct ngram_slot *pair_add(const struct ngram *g, int32_t prefix, int32_
     return s;
 }
 
-/* NULL where the reference does not have the pair. */
+/* NULL where no reference has the pair. */
 static struct ngram_slot *pair_find(const struct ngram *g, int32_t prefix, int32_t symbol)
 {
     if (prefix == NONE) return NULL;
@@ -111,10 +134,10 @@ static void words_number(const struct ngram *g, struct metric_text *t, bool add)
 
 enum heed_status ngram_words(struct ngram *g, struct heed_error *err)
 {
-    enum heed_status status = table_reserve(g, g->ref.n, err);
+    enum heed_status status = table_reserve(g, err);
     if (status) return status;
     table_clear(g);
-    words_number(g, &g->ref, true);
+    for (int r = 0; r < g->refs; r++) words_number(g, &g->ref[r], true);
     words_number(g, &g->hyp, false);
     return HEED_OK;
 }
@@ -129,13 +152,25 @@ static enum heed_status ids_start(int32_t **id, size_t *cap, size_t n, struct he
     return status;
 }
 
+/* An n-gram may match as often as the reference has it that has it most often. */
+static void slot_count(struct ngram_slot *s, int32_t ref)
+{
+    s->here = s->ref == ref ? s->here + 1 : 1;
+    s->ref = ref;
+    if (s->left < s->here) s->left = s->here;
+}
+
 static void ref_count(struct ngram *g, int n)
 {
-    const struct metric_text *ref = &g->ref;
-    for (size_t i = 0; i + (size_t)n <= ref->n; i++) {
-        struct ngram_slot *s = pair_add(g, g->ref_id[i], ref->c[i + (size_t)n - 1]);
-        s->left++;
-        g->ref_id[i] = s->id;
+    int32_t *id = g->ref_id;
+    for (int r = 0; r < g->refs; r++) {
+        const struct metric_text *ref = &g->ref[r];
+        for (size_t i = 0; i + (size_t)n <= ref->n; i++) {
+            struct ngram_slot *s = pair_add(g, id[i], ref->c[i + (size_t)n - 1]);
+            slot_count(s, r);
+            id[i] = s->id;
+        }
+        id += ref->n;
     }
 }
 
@@ -154,16 +189,16 @@ static long hyp_match(struct ngram *g, int n)
     return match;
 }
 
-enum heed_status ngram_match(struct ngram *g, long *match, int order, struct heed_error *err)
+enum heed_status ngram_match(struct ngram *g, double *match, int order, struct heed_error *err)
 {
-    enum heed_status status = table_reserve(g, g->ref.n, err);
-    if (!status) status = ids_start(&g->hyp_id, &g->hyp_cap, g->hyp.n, err);
-    if (!status) status = ids_start(&g->ref_id, &g->ref_cap, g->ref.n, err);
+    enum heed_status status = table_reserve(g, err);
+    if (!status) status = ids_start(&g->hyp_id, &g->hyp_id_cap, g->hyp.n, err);
+    if (!status) status = ids_start(&g->ref_id, &g->ref_id_cap, ref_symbols(g), err);
     if (status) return status;
     for (int n = 1; n <= order; n++) {
         table_clear(g);
         ref_count(g, n);
-        match[n - 1] += hyp_match(g, n);
+        match[n - 1] += (double)hyp_match(g, n);
     }
     return HEED_OK;
 }
@@ -173,12 +208,13 @@ long ngram_total(const struct metric_text *t, int n)
     return t->n >= (size_t)n ? (long)t->n - n + 1 : 0;
 }
 
-void ngram_release(struct ngram *g)
+void ngram_room_release(void *room)
 {
+    struct ngram *g = room;
     metric_text_release(&g->hyp);
-    metric_text_release(&g->ref);
+    for (size_t r = 0; r < g->ref_cap; r++) metric_text_release(&g->ref[r]);
+    free(g->ref);
     free(g->slot);
     free(g->hyp_id);
     free(g->ref_id);
-    *g = (struct ngram){0};
 }

@@ -170,6 +170,15 @@ static enum heed_status text_reserve(struct metric_text *t, size_t cap, struct h
     return HEED_OK;
 }
 
+/* What was written to spare, up to `end`, becomes the text. */
+static void text_take_spare(struct metric_text *t, const int32_t *end)
+{
+    int32_t *old = t->c;
+    t->n = (size_t)(end - t->spare);
+    t->c = t->spare;
+    t->spare = old;
+}
+
 void metric_text_release(struct metric_text *t)
 {
     free(t->c);
@@ -177,11 +186,48 @@ void metric_text_release(struct metric_text *t)
     *t = (struct metric_text){0};
 }
 
-enum heed_status metric_decode(struct metric_text *t, const char *line, struct heed_error *err)
+/* Unicode's Final_Sigma: the capital sigma at `at` ends a word. Characters such as apostrophes and
+ * accents, which may stand within a word, are passed over on both sides. */
+static bool is_final_sigma(const struct metric_text *t, size_t at)
+{
+    size_t before = at, after = at + 1;
+    while (before > 0 && u_hasBinaryProperty(t->c[before - 1], UCHAR_CASE_IGNORABLE)) before--;
+    while (after < t->n && u_hasBinaryProperty(t->c[after], UCHAR_CASE_IGNORABLE)) after++;
+    return before > 0 && u_hasBinaryProperty(t->c[before - 1], UCHAR_CASED) &&
+           (after == t->n || !u_hasBinaryProperty(t->c[after], UCHAR_CASED));
+}
+
+/* Unicode's lower case in no language in particular, which is that of Python's str.lower. */
+static void text_lower(struct metric_text *t)
+{
+    enum {
+        CAPITAL_I_DOT = 0x130,
+        DOT = 0x307,
+        CAPITAL_SIGMA = 0x3a3,
+        SIGMA = 0x3c3,
+        FINAL = 0x3c2
+    };
+    int32_t *out = t->spare;
+    for (size_t i = 0; i < t->n; i++) {
+        if (t->c[i] == CAPITAL_I_DOT) { /* the one character that becomes two */
+            *out++ = 'i';
+            *out++ = DOT;
+        } else if (t->c[i] == CAPITAL_SIGMA) {
+            *out++ = is_final_sigma(t, i) ? FINAL : SIGMA;
+        } else {
+            *out++ = u_tolower(t->c[i]);
+        }
+    }
+    text_take_spare(t, out);
+}
+
+enum heed_status metric_decode(struct metric_text *t, const char *line, bool lower,
+                               struct heed_error *err)
 {
     const uint8_t *s = (const uint8_t *)line;
     size_t len = strlen(line);
-    /* Two more for the spaces at both ends (text_pad). */
+    /* Two more for the spaces at both ends (text_pad). A character has at least as many
+     * bytes as its lower case has code points. */
     enum heed_status status = text_reserve(t, len + 2, err);
     if (status) return status;
     size_t n = 0;
@@ -191,6 +237,7 @@ enum heed_status metric_decode(struct metric_text *t, const char *line, struct h
         t->c[n++] = c;
     }
     t->n = n;
+    if (lower) text_lower(t);
     return HEED_OK;
 }
 
@@ -270,17 +317,14 @@ static enum heed_status rule_apply(const struct rule *r, struct metric_text *t,
         if (hit && r->second) *out++ = in[i++];
         if (hit && r->after) *out++ = ' ';
     }
-    t->n = (size_t)(out - t->spare);
-    int32_t *old = t->c;
-    t->c = t->spare;
-    t->spare = old;
+    text_take_spare(t, out);
     return HEED_OK;
 }
 
 enum heed_status metric_tokenize(struct metric_text *t, const struct metric_tokenizer *k,
-                                 const char *line, struct heed_error *err)
+                                 const char *line, bool lower, struct heed_error *err)
 {
-    enum heed_status status = metric_decode(t, line, err);
+    enum heed_status status = metric_decode(t, line, lower, err);
     if (status) return status;
     text_trim_end(t);
     if (k->trim_start) text_trim_start(t);
@@ -292,5 +336,41 @@ enum heed_status metric_tokenize(struct metric_text *t, const struct metric_toke
         status = rule_apply(r, t, err);
         if (status) return status;
     }
+    return HEED_OK;
+}
+
+/* Python's string.punctuation. */
+static bool is_ascii_punctuation(int32_t c)
+{
+    return is_mark(c) || c == '\'' || c == '-' || is_point(c);
+}
+
+/* Where metric_decode_words cuts the word c[0..n): the number of characters before the cut. */
+static size_t word_cut(const int32_t *c, size_t n)
+{
+    if (is_ascii_punctuation(c[n - 1])) return n - 1;
+    return is_ascii_punctuation(c[0]) ? 1 : n;
+}
+
+enum heed_status metric_decode_words(struct metric_text *t, const char *line, bool lower,
+                                     struct heed_error *err)
+{
+    enum heed_status status = metric_decode(t, line, lower, err);
+    /* A word becomes longer by one space. */
+    if (!status) status = text_reserve(t, 2 * t->n, err);
+    if (status) return status;
+    int32_t *out = t->spare;
+    for (size_t i = 0; i < t->n;) {
+        size_t n = 0;
+        while (i + n < t->n && !metric_is_space(t->c[i + n])) n++;
+        size_t cut = n ? word_cut(t->c + i, n) : 0;
+        for (size_t k = 0; k < n; k++) {
+            if (k == cut) *out++ = ' ';
+            *out++ = t->c[i + k];
+        }
+        i += n;
+        if (i < t->n) *out++ = t->c[i++];
+    }
+    text_take_spare(t, out);
     return HEED_OK;
 }
