@@ -636,7 +636,6 @@ HEED_API enum heed_status heed_word_map_picture(const struct heed_word_map *m,
                                                 enum heed_picture kind, char **out,
                                                 struct heed_error *err);
 
-/* ---- scoring: equal to sacreBLEU's corpus scores ---- */
 /* ---- scoring: equal to sacreBLEU's scores ---- */
 
 enum heed_metric { HEED_METRIC_BLEU, HEED_METRIC_CHRF, HEED_METRIC_CHRFPP, HEED_METRIC_TER };

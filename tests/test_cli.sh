@@ -134,8 +134,8 @@ run translate -beam 3
 expect 2 err 'no option -beam; did you mean --beam\?'
 run translate -x
 expect 2 err 'no option -x; put -- before a TEXT that begins with -'
-run score --ref one --tokenize 13a --ref=two
-expect 2 err "--ref is given twice, 'one' and 'two', expected once"
+run score --ref one --tokenize 13a --tokenize=zh
+expect 2 err "--tokenize is given twice, '13a' and 'zh', expected once"
 run train --steps 10 --steps 10
 expect 2 err "--steps is given twice, '10' and '10', expected once"
 run train --dropout 0.1 --dropout 0.2
@@ -167,8 +167,26 @@ run evaluate --model m --src s
 expect 2 err 'evaluate needs --ref FILE'
 run evaluate --model m --src s --ref r --nbest 2
 expect 2 err 'evaluate has no option --nbest'
-run score --ref x y
-expect 2 err "score takes options only, found 'y'"
+run attention --ref x y
+expect 2 err 'attention has no option --ref'
+run score --metric bleu
+expect 2 err 'score needs --ref FILE'
+run score --ref x --metric belu
+expect 2 err "--metric is 'belu', expected bleu, chrf, chrf\+\+ or ter; did you mean bleu\?"
+run score --ref x --metric rouge
+expect 2 err "--metric is 'rouge', expected bleu, chrf, chrf\+\+ or ter$"
+run score --ref x --metric ter --metric ter
+expect 2 err '--metric ter is given twice'
+run score --ref x --metric ter --tokenize zh
+expect 2 err '--tokenize is for BLEU'
+run score --ref x --ref -
+expect 2 err '--ref is -, expected a file'
+run score --ref x - -
+expect 2 err '- is given twice'
+run score --ref x --sentences a b
+expect 2 err '--sentences scores one translation, found 2'
+run score --ref x --samples 10 a
+expect 2 err '--samples is for comparing two or more translations, found 1'
 run average --out x
 expect 2 err 'average needs at least 1 CHECKPOINT'
 
@@ -212,12 +230,41 @@ run score --ref "$dir/ref"
 expect 1 err 'standard input has 1 line, .*ref has 2'
 run evaluate --model "$dir/missing" --src "$dir/in" --ref "$dir/ref"
 expect 1 err 'in has 1 line, .*ref has 2'
+run score --ref "$dir/ref" --ref "$dir/in" "$dir/ref"
+expect 1 err 'in has 1 line, .*ref has 2'
+run score --ref "$dir/ref" "$dir/ref" "$dir/in"
+expect 1 err 'in has 1 line, .*ref has 2'
+run score --ref "$dir/ref" "$dir/missing.txt"
+expect 1 err 'cannot open .*missing\.txt: No such file'
 run score --ref "$dir/ref" --tokenize martian
 expect 2 err "--tokenize is 'martian', expected one of 13a"
 : >"$dir/in"
 : >"$dir/empty"
 run score --ref "$dir/empty"
 expect 1 err 'nothing to score'
+
+golden=tests/golden/score/german
+run score --ref $golden.ref1 --ref $golden.ref2 --metric ter --metric chrf++ --lowercase $golden.c
+expect 0 out '^TER 54\.99  \(edits 124, ref 225\.5\)  nrefs:2\|case:lc\|tok:tercom'
+expect 0 out '^chrF\+\+ 69\.77  nrefs:2\|case:lc\|eff:yes\|nc:6\|nw:2'
+cp $golden.c "$dir/in"
+run score --ref $golden.ref1 --ref $golden.ref2 --metric ter --sentences
+expect 0
+[ "$(sed -n '2p;20p' "$dir/out" | tr '\n' ' ')" = '94.74 0.00 ' ] || complain 'sentence scores'
+[ "$(wc -l <"$dir/out")" = 22 ] || complain 'not one score a line'
+run score --ref $golden.ref1 --sentences
+expect 0
+awk -F '\t' 'NF != 2 { exit 1 }' "$dir/out" || complain 'not two columns'
+run score --ref $golden.ref1 --sentences --json
+expect 0 out '^\{"bleu": \{"score": 100.*\|eff:yes\|.*\}, "chrf": \{"score": 100.*\}\}$'
+run score --ref $golden.ref1 --ref $golden.ref2 $golden.a - $golden.b
+expect 0 out "^BLEU 71\.82  mean 71\.72 ± 7\.00  baseline    $golden\.a$"
+expect 0 out '^BLEU 49\.99  mean 49\.05 ± 15\.74  p 0\.0060 \*  standard input$'
+expect 0 out "^chrF 72\.85  mean 72\.74 ± 5\.09  p 0\.0120 \*  $golden\.b$"
+expect 0 out '^     nrefs:2\|bs:1000\|seed:12345\|case:mixed'
+run score --ref $golden.ref1 --json --samples 100 --seed 1 --metric ter $golden.a $golden.b
+expect 0 out '"name": "tests/golden/score/german\.b", "score": .*"p": 0\.'
+expect 0 out '"ter": \{"signature": "nrefs:1\|bs:100\|seed:1\|'
 
 # ---- output that cannot be written ----
 

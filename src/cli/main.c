@@ -23,7 +23,7 @@ static const struct command {
     {"attention", "draw the attention of a translation", cmd_attention},
     {"positions", "draw how a model tells positions apart", cmd_positions},
     {"neighbours", "which words a model has close to each other", cmd_neighbours},
-    {"score", "BLEU and chrF of a translation", cmd_score},
+    {"score", "score translations: BLEU, chrF, chrF++, TER", cmd_score},
     {"evaluate", "translate a test set and score the translation", cmd_evaluate},
     {"average", "average the weights of checkpoints", cmd_average},
     {"quantize", "make a model smaller and faster", cmd_quantize},

@@ -1,5 +1,5 @@
 /*
- * scores.c - BLEU and chrF of a translation; see scores.h.
+ * scores.c - scores of a translation; see scores.h.
  */
 #include "cli/scores.h"
 
@@ -24,24 +24,43 @@ int scores_compute(struct scores *s, const char *const *hyp, const char *const *
     return CLI_DONE;
 }
 
+void score_print(enum heed_metric m, const struct heed_score *s)
+{
+    char hyp[CLI_NUMBER_MAX], ref[CLI_NUMBER_MAX], edits[CLI_NUMBER_MAX];
+    const double *p = s->precision;
+    printf("%s %.2f  ", heed_metric_title(m), s->value);
+    if (m == HEED_METRIC_BLEU) {
+        printf("%.1f/%.1f/%.1f/%.1f  BP %.3f  (hyp %s, ref %s)  ", p[0], p[1], p[2], p[3],
+               s->brevity_penalty, cli_count(hyp, s->hyp_len), cli_count(ref, s->ref_len));
+    } else if (m == HEED_METRIC_TER) {
+        printf("(edits %s, ref %.1f)  ", cli_count(edits, s->edits), s->ref_words);
+    }
+    puts(s->signature);
+}
+
+void score_print_json(enum heed_metric m, const struct heed_score *s)
+{
+    const double *p = s->precision;
+    printf("\"%s\": {\"score\": %.4f, ", heed_metric_name(m), s->value);
+    if (m == HEED_METRIC_BLEU) {
+        printf("\"precisions\": [%.4f, %.4f, %.4f, %.4f], \"brevity_penalty\": %.4f, "
+               "\"hyp_len\": %ld, \"ref_len\": %ld, ",
+               p[0], p[1], p[2], p[3], s->brevity_penalty, s->hyp_len, s->ref_len);
+    } else if (m == HEED_METRIC_TER) {
+        printf("\"edits\": %ld, \"ref_words\": %.4f, ", s->edits, s->ref_words);
+    }
+    printf("\"signature\": \"%s\"}", s->signature);
+}
+
 void scores_print(const struct scores *s)
 {
-    char hyp[CLI_NUMBER_MAX], ref[CLI_NUMBER_MAX];
-    const struct heed_score *bleu = &s->bleu, *chrf = &s->chrf;
-    const double *p = bleu->precision;
-    printf("BLEU %.2f  %.1f/%.1f/%.1f/%.1f  BP %.3f  (hyp %s, ref %s)  %s\n", bleu->value, p[0],
-           p[1], p[2], p[3], bleu->brevity_penalty, cli_count(hyp, bleu->hyp_len),
-           cli_count(ref, bleu->ref_len), bleu->signature);
-    printf("chrF %.2f  %s\n", chrf->value, chrf->signature);
+    score_print(HEED_METRIC_BLEU, &s->bleu);
+    score_print(HEED_METRIC_CHRF, &s->chrf);
 }
 
 void scores_print_json(const struct scores *s)
 {
-    const struct heed_score *bleu = &s->bleu, *chrf = &s->chrf;
-    const double *p = bleu->precision;
-    printf("\"bleu\": {\"score\": %.4f, \"precisions\": [%.4f, %.4f, %.4f, %.4f], "
-           "\"brevity_penalty\": %.4f, \"hyp_len\": %ld, \"ref_len\": %ld, \"signature\": "
-           "\"%s\"},\n \"chrf\": {\"score\": %.4f, \"signature\": \"%s\"}",
-           bleu->value, p[0], p[1], p[2], p[3], bleu->brevity_penalty, bleu->hyp_len, bleu->ref_len,
-           bleu->signature, chrf->value, chrf->signature);
+    score_print_json(HEED_METRIC_BLEU, &s->bleu);
+    printf(",\n ");
+    score_print_json(HEED_METRIC_CHRF, &s->chrf);
 }

@@ -1,5 +1,5 @@
 /*
- * scores.h - BLEU and chrF of a translation, computed and printed alike by every command.
+ * scores.h - scores of a translation, printed alike by every command.
  *
  * Scripts parse the output: the first word of a line is the metric, the second its value.
  */
@@ -8,17 +8,21 @@
 #include "cli/options.h"
 #include "heed.h"
 
+/* The entry of an option table that names the tokenizer of BLEU. */
+struct option scores_option(const char **tokenize);
+
+/* One line. */
+void score_print(enum heed_metric m, const struct heed_score *s);
+/* A member of a JSON object: its name and its value, which is an object. */
+void score_print_json(enum heed_metric m, const struct heed_score *s);
+
 struct scores {
     struct heed_score bleu, chrf;
 };
 
-/* The entry of an option table that names the tokenizer of BLEU. */
-struct option scores_option(const char **tokenize);
-
 /* Returns an exit code, after a sentence where it is not CLI_DONE. */
 int scores_compute(struct scores *s, const char *const *hyp, const char *const *ref, int n,
                    const char *tokenize);
-
 /* One line a metric. */
 void scores_print(const struct scores *s);
 /* The members of a JSON object, without its braces. */
