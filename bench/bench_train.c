@@ -21,6 +21,7 @@
 #include "bench.h"
 #include "cli/waiting.h"
 #include "corpus/batch.h"
+#include "model/flops.h"
 #include "model/run.h"
 #include "train/optimizer.h"
 
@@ -30,27 +31,6 @@ struct work {
     int rows_src, rows_tgt, sentences; /* the most of any batch */
     double tokens, flops;              /* of all batches */
 };
-
-/* Multiply-adds times two of the matrix products of forward and backward. */
-static double batch_flops(const struct heed_config *c, const struct packed *b)
-{
-    double d = c->d_model, src = b->rows_src, tgt = b->rows_tgt, enc = 0, dec = 0;
-    double ff = d * (feed_forward_outputs(c) + feed_forward_width(c));
-    if (config_experts(c)) ff = ff * config_experts_per_token(c) + d * config_experts(c);
-    for (int i = 0; i < b->n; i++) {
-        double s = b->src_len[i], t = b->tgt_len[i];
-        if (config_linear(c)) { /* each key goes into a state, each query is multiplied by one */
-            enc += 2 * s * d * config_d_k(c);
-            dec += (3 * t + s) * d * config_d_k(c);
-            continue;
-        }
-        enc += 2 * s * s * d;
-        dec += t * t * d + 2 * t * s * d;
-    }
-    enc = c->encoder_layers * ((4 * d * d + ff) * src + enc);
-    dec = c->decoder_layers * ((6 * d * d + ff) * tgt + 2 * d * d * src + dec);
-    return 6 * (enc + dec + d * c->vocab_size * tgt);
-}
 
 static void fill(struct heed_ids *ids, int n, const struct heed_config *c, uint64_t *state)
 {
@@ -89,7 +69,7 @@ static void read_work(struct work *w, const char *path, const struct heed_config
         if (b->rows_tgt > w->rows_tgt) w->rows_tgt = b->rows_tgt;
         if (b->n > w->sentences) w->sentences = b->n;
         w->tokens += b->rows_tgt;
-        w->flops += batch_flops(c, b);
+        w->flops += model_flops(c, b);
     }
 }
 

@@ -274,6 +274,11 @@ struct heed_event {
     double tokens_s; /* target tokens per second, smoothed */
     double seconds;  /* since the start of this run */
     double seconds_to_go;
+    /* HEED_EVENT_STEP and HEED_EVENT_SKIP: tokens of the step, marks included, and floating-point
+     * operations of its matrix products, forward and backward; a multiplication and an addition are
+     * two */
+    int64_t source_tokens, target_tokens;
+    double flops;
     double nll, perplexity, bleu, chrf; /* HEED_EVENT_VALID; the scores are < 0 when not computed */
     bool best;                          /* HEED_EVENT_VALID: the best so far */
     const char *text;                   /* a sentence for a person, or NULL */
@@ -287,6 +292,13 @@ struct heed_event {
  * lowest -log p per token, or the highest score of the translation. */
 enum heed_best { HEED_BEST_NLL, HEED_BEST_BLEU, HEED_BEST_CHRF };
 
+/* How the learning rate goes on after it has risen to its peak over the warm-up. */
+enum heed_schedule {
+    HEED_SCHEDULE_INVERSE_SQRT, /* "inverse-sqrt": falls with the inverse square root of the step
+                                 * (paper 5.3) */
+    HEED_SCHEDULE_CONSTANT      /* "constant": stays */
+};
+
 struct heed_train_options {
     struct heed_corpus train, valid; /* valid.n == 0: no validation */
     const char *vocab;               /* SentencePiece model file */
@@ -299,6 +311,9 @@ struct heed_train_options {
     int accumulate;   /* batches per optimizer step */
     int warmup;       /* steps */
     float peak_lr;    /* 0: the paper's D^-0.5 * warmup^-0.5 */
+    enum heed_schedule schedule;
+    int train_length; /* longest sentence of the training text in tokens, end mark included; pairs
+                       * with a longer one are left out; 0: config.max_length */
     float beta1, beta2, epsilon;
     float label_smoothing;
     float subword_dropout;      /* part of BPE's joins left out of the training text; 0: none */

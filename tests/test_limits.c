@@ -39,6 +39,10 @@ static void test_whole_numbers(void **state)
         refuses(&o, "accumulate is ");
         o = options(o.out), o.warmup = ints[i];
         refuses(&o, "warmup is ");
+        o = options(o.out), o.train_length = ints[i];
+        refuses(&o, "train_length is ");
+        o = options(o.out), o.schedule = (enum heed_schedule)ints[i];
+        refuses(&o, "schedule is ");
         o = options(o.out), o.keep = ints[i];
         refuses(&o, "keep is ");
         o = options(o.out), o.patience = ints[i];

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "model/flops.h"
 #include "store/safetensors.h"
 #include "task.h"
 #include "train/optimizer.h"
@@ -15,11 +16,39 @@
 static void test_schedule(void **state)
 {
     (void)state;
-    struct schedule s = {schedule_paper_peak(512, 4000), 4000};
+    struct schedule s = {schedule_paper_peak(512, 4000), 4000, HEED_SCHEDULE_INVERSE_SQRT};
     for (int64_t step = 1; step < 20000; step += 777) {
         double want = pow(512, -0.5) * fmin(pow(step, -0.5), step * pow(4000, -1.5));
         assert_true(fabs(schedule_lr(&s, step) / want - 1) < 1e-12);
     }
+    struct schedule constant = {0.01, 10, HEED_SCHEDULE_CONSTANT};
+    assert_true(fabs(schedule_lr(&constant, 5) - 0.005) < 1e-12);
+    assert_true(fabs(schedule_lr(&constant, 10) - 0.01) < 1e-12);
+    assert_true(fabs(schedule_lr(&constant, 5000) - 0.01) < 1e-12);
+}
+
+/* The products of one layer of each stack, written out with the numbers of the shape. */
+static void test_flops(void **state)
+{
+    (void)state;
+    struct heed_config c = {.d_model = 8,
+                            .d_ff = 32,
+                            .heads = 2,
+                            .encoder_layers = 1,
+                            .decoder_layers = 1,
+                            .vocab_size = 100};
+    struct packed b = {.n = 1,
+                       .rows_src = 5,
+                       .rows_tgt = 6,
+                       .src_len = (const int32_t[]){5},
+                       .tgt_len = (const int32_t[]){6}};
+    double enc = 5 * (4 * 64 + 2 * 8 * 32) + 2 * 5 * 5 * 8;
+    double dec = 6 * (6 * 64 + 2 * 8 * 32) + 5 * 2 * 64 + 6 * 6 * 8 + 2 * 6 * 5 * 8;
+    assert_true(fabs(model_flops(&c, &b) - 6 * (enc + dec + 6 * 8 * 100)) < 1e-6);
+    c.d_k = 1; /* queries and keys of 2 columns, of which scores are made */
+    enc = 5 * (2 * 64 + 2 * 16 + 2 * 8 * 32) + 5 * 5 * (8 + 2);
+    dec = 6 * (3 * 64 + 3 * 16 + 2 * 8 * 32) + 5 * (64 + 16) + (6 * 3 + 6 * 5) * (8 + 2);
+    assert_true(fabs(model_flops(&c, &b) - 6 * (enc + dec + 6 * 8 * 100)) < 1e-6);
 }
 
 static void test_threads_and_resume_are_exact(void **state)
@@ -588,6 +617,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schedule),
+        cmocka_unit_test(test_flops),
         cmocka_unit_test(test_threads_and_resume_are_exact),
         cmocka_unit_test(test_seed_and_subword_dropout_matter),
         cmocka_unit_test(test_wrong_options),

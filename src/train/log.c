@@ -115,6 +115,9 @@ enum heed_status log_event(struct log *l, const struct heed_event *e, struct hee
         json_object_set_new(j, "loss", number(e->loss));
         json_object_set_new(j, "lr", number(e->lr));
         json_object_set_new(j, "norm", number(e->norm));
+        json_object_set_new(j, "source_tokens", json_integer(e->source_tokens));
+        json_object_set_new(j, "target_tokens", json_integer(e->target_tokens));
+        json_object_set_new(j, "flops", number(e->flops));
         json_object_set_new(j, "tokens_s", number(e->tokens_s));
         if (e->expert && e->step % EXPERTS_EVERY == 0) {
             json_object_set_new(j, "expert_share", experts(e, false));

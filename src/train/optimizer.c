@@ -11,7 +11,8 @@
 double schedule_lr(const struct schedule *s, int64_t step)
 {
     double t = (double)step, w = (double)s->warmup;
-    return s->peak * fmin(t / w, sqrt(w / t));
+    double after = s->kind == HEED_SCHEDULE_CONSTANT ? 1 : sqrt(w / t);
+    return s->peak * fmin(t / w, after);
 }
 
 double schedule_paper_peak(int d_model, int64_t warmup)

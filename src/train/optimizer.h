@@ -9,10 +9,11 @@
 struct schedule {
     double peak;    /* learning rate at the end of the warm-up */
     int64_t warmup; /* steps, at least 1 */
+    enum heed_schedule kind;
 };
 
 /* Rises linearly over the warm-up, then falls with the inverse square root of the step (paper 5.3,
- * equation 3). step counts from 1. */
+ * equation 3) or stays. step counts from 1. */
 double schedule_lr(const struct schedule *s, int64_t step);
 /* The paper's own peak: d_model^-0.5 * warmup^-0.5. */
 double schedule_paper_peak(int d_model, int64_t warmup);

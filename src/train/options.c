@@ -48,6 +48,8 @@ static enum heed_status check_whole(const struct heed_train_options *o, struct h
         {"patience", o->patience, 0, COUNT_MOST},
         {"save_every", o->save_every, 0, STEPS_MOST},
         {"keep", o->keep, 1, COUNT_MOST},
+        {"train_length", o->train_length, 0, o->config.max_length},
+        {"schedule", (int64_t)o->schedule, HEED_SCHEDULE_INVERSE_SQRT, HEED_SCHEDULE_CONSTANT},
         {"precision", (int64_t)o->precision, HEED_F32, HEED_BF16},
         {"best_by", (int64_t)o->best_by, HEED_BEST_NLL, HEED_BEST_CHRF},
     };
@@ -113,6 +115,8 @@ enum heed_status train_options_recipe(struct recipe *r, const struct heed_train_
                          .batch_tokens = o->batch_tokens,
                          .accumulate = o->accumulate,
                          .warmup = o->warmup,
+                         .schedule = o->schedule,
+                         .train_length = o->train_length,
                          .peak_lr = o->peak_lr,
                          .beta1 = o->beta1,
                          .beta2 = o->beta2,

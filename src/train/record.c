@@ -20,6 +20,7 @@ const char *const record_file[RECORD_FILES] = {MODEL_CONFIG, MODEL_VOCAB, MODEL_
                                                "state.safetensors"};
 
 static const char *const PRECISION[] = {"f32", "bf16", NULL};
+static const char *const SCHEDULE[] = {"inverse-sqrt", "constant", NULL};
 static const char *const BEST_BY[] = {"nll", "bleu", "chrf", NULL};
 
 /* Largest numbers accepted: no run reaches them, and the trainer can still add to them. */
@@ -67,6 +68,10 @@ static const struct field FIELD[] = {
     {"data", AT(recipe.data), .kind = TEXT, .option = "training text of", .newer = true},
     {"warmup", AT(recipe.warmup), .kind = WHOLE, .option = "--warmup", .newer = true},
     {"lr", AT(recipe.peak_lr), .kind = RATE, .option = "--lr", .newer = true},
+    {"schedule", AT(recipe.schedule), .kind = CHOICE, .choices = SCHEDULE, .option = "--schedule",
+     .newer = true},
+    {"train_length", AT(recipe.train_length), .kind = WHOLE, .option = "--train-length",
+     .newer = true},
     {"beta1", AT(recipe.beta1), .kind = RATE, .option = "--beta1", .newer = true},
     {"beta2", AT(recipe.beta2), .kind = RATE, .option = "--beta2", .newer = true},
     {"epsilon", AT(recipe.epsilon), .kind = RATE, .option = "--epsilon", .newer = true},
@@ -207,7 +212,10 @@ static enum heed_status object_parse(struct progress *p, const struct recipe *gi
                                      const json_t *j, const char *path, struct heed_error *err)
 {
     struct progress r = {.recipe = *given};
-    r.recipe.subword_dropout = 0; /* a file without it belongs to a run without subword dropout */
+    /* A file without these options belongs to a run that did not have them. */
+    r.recipe.subword_dropout = 0;
+    r.recipe.schedule = HEED_SCHEDULE_INVERSE_SQRT;
+    r.recipe.train_length = 0;
     enum heed_status s = check_crc(j, path, err);
     for (int i = 0; !s && i < FIELDS; i++) {
         const struct field *f = &FIELD[i];

@@ -16,7 +16,8 @@
 struct recipe {
     char data[FINGERPRINT_MAX]; /* fingerprint of the training text */
     uint64_t seed;
-    int batch_tokens, accumulate, warmup;
+    int batch_tokens, accumulate, warmup, train_length;
+    enum heed_schedule schedule;
     float peak_lr, beta1, beta2, epsilon;
     float label_smoothing, subword_dropout, clip;
     enum heed_precision precision;

@@ -20,6 +20,7 @@
 #include "corpus/batch.h"
 #include "corpus/pairs.h"
 #include "model/config.h"
+#include "model/flops.h"
 #include "model/run.h"
 #include "ops/engine.h"
 #include "store/directory.h"
@@ -33,6 +34,12 @@
 /* After SKIPS_IN_A_ROW unusable gradients in a row, weights are rolled back to the last checkpoint.
  * After ROLLBACKS_MAX rollbacks with fewer than ROLLBACK_APART steps between them, the run ends. */
 enum { SKIPS_IN_A_ROW = 5, ROLLBACKS_MAX = 3, ROLLBACK_APART = 100 };
+
+/* What a batch or a step takes. */
+struct work {
+    int64_t source_tokens, target_tokens;
+    double flops;
+};
 
 struct heed_trainer {
     struct heed_train_options o;
@@ -50,7 +57,7 @@ struct heed_trainer {
     struct log *log;
     struct schedule schedule;
     struct progress at; /* where the run is */
-    int ahead;          /* target rows of the batch that is on the device already; 0: none is */
+    struct work ahead;  /* the batch that is on the device already; no tokens: none is */
     struct batch_cursor after_ahead; /* cursor of the batch after that one */
     int64_t saved;                   /* step of the newest checkpoint; 0: none */
     double start, rate;              /* seconds; target tokens per second, smoothed */
@@ -210,7 +217,8 @@ static enum heed_status open_data(struct heed_trainer *t, struct heed_error *err
     struct batch_options b = {.corpus = o->train,
                               .tokenizer = t->tokenizer,
                               .batch_tokens = o->batch_tokens,
-                              .max_length = o->config.max_length,
+                              .max_length =
+                                  o->train_length ? o->train_length : o->config.max_length,
                               .threads = t->threads,
                               .seed = o->seed,
                               .subword_dropout = o->subword_dropout,
@@ -260,7 +268,8 @@ struct heed_trainer *heed_trainer_open(struct heed_engine *e, const struct heed_
         return NULL;
     }
     double paper = schedule_paper_peak(o->config.d_model, o->warmup);
-    t->schedule = (struct schedule){o->peak_lr > 0 ? (double)o->peak_lr : paper, o->warmup};
+    t->schedule =
+        (struct schedule){o->peak_lr > 0 ? (double)o->peak_lr : paper, o->warmup, o->schedule};
     t->first_step = t->at.step;
     return t;
 }
@@ -358,17 +367,17 @@ static void event_experts(const struct heed_trainer *t, struct heed_event *e)
 static enum heed_status fetch(struct heed_trainer *t, struct heed_error *err)
 {
     const struct packed *b;
-    if (t->ahead) return HEED_OK;
+    if (t->ahead.target_tokens) return HEED_OK;
     enum heed_status s = batch_next(t->batches, &b, &t->after_ahead, err);
     if (s) return s;
     run_ahead(t->run, b);
-    t->ahead = b->rows_tgt;
+    t->ahead = (struct work){b->rows_src, b->rows_tgt, model_flops(&t->o.config, b)};
     return HEED_OK;
 }
 
 /* Adds up the gradients of the batches of a step. When this returns, the device is still computing
  * the last of them, so its loss is not in *loss yet. */
-static enum heed_status gradients(struct heed_trainer *t, struct loss *loss, int64_t *tokens,
+static enum heed_status gradients(struct heed_trainer *t, struct loss *loss, struct work *done,
                                   struct heed_error *err)
 {
     const struct heed_train_options *o = &t->o;
@@ -383,9 +392,11 @@ static enum heed_status gradients(struct heed_trainer *t, struct loss *loss, int
         if (!s && i) s = run_loss_take(t->run, loss, err);
         if (s) return s;
         run_loss_begin(t->run, &l);
-        *tokens += t->ahead;
+        done->source_tokens += t->ahead.source_tokens;
+        done->target_tokens += t->ahead.target_tokens;
+        done->flops += t->ahead.flops;
         t->at.cursor = t->after_ahead;
-        t->ahead = 0;
+        t->ahead = (struct work){0};
     }
     return HEED_OK;
 }
@@ -445,17 +456,17 @@ static enum heed_status train_step(struct heed_trainer *t, struct heed_error *er
     double began = now();
     struct loss loss = {.load = t->load};
     struct update u;
-    int64_t tokens = 0;
+    struct work work = {0};
     t->at.step++;
     if (t->load) memset(t->load, 0, (size_t)experts_of(t) * sizeof *t->load);
-    enum heed_status s = gradients(t, &loss, &tokens, err);
+    enum heed_status s = gradients(t, &loss, &work, err);
     if (s) return s;
     struct adam h = {.lr = schedule_lr(&t->schedule, t->at.step),
                      .beta1 = (double)o->beta1,
                      .beta2 = (double)o->beta2,
                      .epsilon = (double)o->epsilon,
                      .step = t->at.step,
-                     .scale = 1 / (double)tokens,
+                     .scale = 1 / (double)work.target_tokens,
                      .clip = (double)o->clip};
     optimizer_begin(t->opt, t->run->grad, h);
     if (t->at.step < o->steps) s = fetch(t, err); /* while the device works */
@@ -467,6 +478,9 @@ static enum heed_status train_step(struct heed_trainer *t, struct heed_error *er
     struct heed_event e = event_of(t, HEED_EVENT_STEP);
     e.loss = loss.smoothed / (double)loss.tokens;
     e.norm = u.norm;
+    e.source_tokens = work.source_tokens;
+    e.target_tokens = work.target_tokens;
+    e.flops = work.flops;
     event_experts(t, &e);
     return after_update(t, &e, &u, err);
 }
