@@ -22,6 +22,9 @@ same() {
 
 for i in $(seq 1 300); do echo "the line number $i of many"; done >"$dir/a"
 sed 's/the line/die Zeile/; s/of many/von vielen/' "$dir/a" >"$dir/b"
+# every third line is short, the others are longer than 40 tokens
+sed 'n;s/$/ and on and on and on and on and on and on and on and on and on and on and on and on/;n;s/$/ and on and on and on and on and on and on and on and on and on and on and on and on/' "$dir/a" >"$dir/mixed.a"
+cp "$dir/b" "$dir/mixed.b"
 head -n 30 "$dir/a" >"$dir/va"
 head -n 30 "$dir/b" >"$dir/vb"
 "$heed" vocab --size 300 --quiet --out "$dir/vocab" "$dir/a" "$dir/b" || exit 1
@@ -38,12 +41,21 @@ go_on="$train $text --out $run --resume"
 accepts $train $text $valid --steps 4 --save-every 2 --out "$run"
 for change in "--lr 0.5" "--warmup 77" "--beta1 0.8" "--beta2 0.9" "--epsilon 1e-08" "--clip 3" \
     "--label-smoothing 0.2" "--subword-dropout 0.1" "--accumulate 2" "--seed 9" \
-    "--precision bf16"; do
+    "--schedule constant" "--train-length 9" "--precision bf16"; do
     refuses 1 "$run was begun with ${change% *} .*, found ${change#* }" $go_on --steps 6 $change
 done
 refuses 1 "begun with --batch-tokens 256, found 128" ${go_on/256/128} --steps 6
 refuses 1 "begun with --lr 0, found 0.5" $go_on --steps 6 --lr 0.5
 refuses 1 "dropout is 0.1, expected 0.2" $go_on --steps 6 --dropout 0.2
+
+# pairs with a sentence of more tokens are left out of the training text, and of it alone
+says "100 pairs read \(0 with an empty side and 200 too long left out" \
+    ${train/--quiet/} --src "$dir/mixed.a" --tgt "$dir/mixed.b" $valid --steps 1 --train-length 40 \
+    --out "$dir/shorter"
+grep -q '"target_tokens":[1-9][0-9]*,"flops":[1-9]' "$dir/shorter/log.jsonl" ||
+    fail "log.jsonl has no tokens and operations of a step"
+refuses 1 "train_length is 600, expected 0 to 512" $train $text --steps 1 --train-length 600 \
+    --out "$dir/longer"
 
 # data are known by their content
 sed 's/number 7 of/number 8 of/' "$dir/a" >"$dir/a2"
