@@ -709,6 +709,79 @@ HEED_API enum heed_status heed_bleu(const char *const *hyp, const char *const *r
 HEED_API enum heed_status heed_chrf(const char *const *hyp, const char *const *ref, int n,
                                     struct heed_score *out, struct heed_error *err);
 
+/* ---- the paper's experiments ---- */
+
+/* A study measures one of the paper's tables, or one of its claims, anew:
+ *   table1    time, memory and path length of one layer: self-attention, recurrent, convolutional
+ *   table2    BLEU and training operations of the base and the big model
+ *   table3    variations of the base model, rows A to E
+ *   scaling   the softmax of dot products with and without 1 / sqrt(d_k)
+ *   length    loss and BLEU beyond the trained length, for each kind of position
+ *   schedule  training with and without warm-up
+ * Its rows are computed one by one. In its directory there are
+ *   study.json       the options, which later calls must share
+ *   rows/NAME.json   the numbers of each finished row, which is not computed again
+ *   runs/NAME        a training that goes on where it stopped; the log of one that is finished
+ *   report.md, *.svg made of these files alone
+ * Several processes may work on one directory: each takes rows that no other is at. */
+struct heed_study;
+
+enum heed_row_state {
+    HEED_ROW_WAITING,
+    HEED_ROW_BEGUN,   /* its training was stopped and goes on */
+    HEED_ROW_RUNNING, /* a process computes it */
+    HEED_ROW_FINISHED
+};
+
+struct heed_row {
+    const char *name;  /* such as "A1" */
+    const char *about; /* what it is, in a few words */
+    enum heed_row_state state;
+};
+
+struct heed_study_event {
+    const char *row; /* name of the row; NULL: the whole study */
+    int finished, rows;
+    const struct heed_event *training; /* an event of the row's training; NULL: none */
+    const char *text;                  /* a sentence for a person; NULL: none */
+};
+
+struct heed_study_options {
+    const char *name;        /* of the study */
+    const char *out;         /* its directory */
+    const char *command;     /* what the report calls its command; NULL: nothing */
+    const char *const *rows; /* [rows_n] the rows to compute; rows_n 0: all */
+    int rows_n;
+    double minutes; /* after so many no row begins, and a training is saved and stops; 0: no end */
+    uint64_t seed;
+    /* Of each training, except what its row changes. `out`, `resume`, `event` and `seed` are not
+     * read. Studies without training read nothing of it. vocab NULL: a vocabulary of vocab_size
+     * pieces is made of the training text. */
+    struct heed_train_options train;
+    int vocab_size;
+    struct heed_corpus test; /* what the models are scored on at the end; n == 0: train.valid */
+    void (*event)(void *user, const struct heed_study_event *e); /* may be NULL */
+    void *user;
+};
+
+HEED_API struct heed_study_options heed_study_defaults(void);
+
+/* Strings and arrays of the options must live as long as the study. */
+HEED_API struct heed_study *heed_study_open(struct heed_engine *e,
+                                            const struct heed_study_options *o,
+                                            struct heed_error *err);
+/* Row i, from 0, as it is now; false where there is no such row. Its strings are valid as long as
+ * the study. */
+HEED_API bool heed_study_row(struct heed_study *s, int i, struct heed_row *out);
+/* Computes the rows that no process has finished or is at, and writes the report. A row that cannot
+ * be computed does not keep others from it; the error is that of the first. */
+HEED_API enum heed_status heed_study_run(struct heed_study *s, struct heed_error *err);
+/* Writes the report of the rows that are finished. */
+HEED_API enum heed_status heed_study_report(struct heed_study *s, struct heed_error *err);
+/* Asks heed_study_run to save and return, like heed_trainer_stop. */
+HEED_API void heed_study_stop(struct heed_study *s);
+HEED_API void heed_study_free(struct heed_study *s);
+
 #ifdef __cplusplus
 }
 #endif

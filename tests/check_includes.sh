@@ -26,6 +26,7 @@ BEGIN {
     allow["decode"]   = "heed.h base/ ops/ model/ store/ corpus/ tokens/"
     allow["study"]    = "heed.h base/ ops/ model/ store/ corpus/ tokens/ decode/"
     allow["view"]     = "heed.h base/"
+    allow["paper"]    = "heed.h base/ ops/ model/ corpus/ train/ view/ jansson.h"
     allow["serve"]    = "heed.h microhttpd.h jansson.h"
     allow["cli"]      = "heed.h unicode/utf8.h"
     foreign = "^(sentencepiece|unicode/|jansson|zlib|lzma|omp\\.h|oneapi/|dnnl|cuda|cublas|nccl" \

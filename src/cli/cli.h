@@ -38,6 +38,7 @@ int cmd_train(int argc, char **argv);
 int cmd_translate(int argc, char **argv);
 int cmd_score(int argc, char **argv);
 int cmd_evaluate(int argc, char **argv);
+int cmd_reproduce(int argc, char **argv);
 int cmd_average(int argc, char **argv);
 int cmd_quantize(int argc, char **argv);
 int cmd_attention(int argc, char **argv);

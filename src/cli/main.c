@@ -25,6 +25,7 @@ static const struct command {
     {"neighbours", "which words a model has close to each other", cmd_neighbours},
     {"score", "score translations: BLEU, chrF, chrF++, TER", cmd_score},
     {"evaluate", "translate a test set and score the translation", cmd_evaluate},
+    {"reproduce", "measure a table or a claim of the paper anew", cmd_reproduce},
     {"average", "average the weights of checkpoints", cmd_average},
     {"quantize", "make a model smaller and faster", cmd_quantize},
 };

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# The paper's tables and claims on one GPU, within small budgets: heed reproduce, study by study.
+#
+#   recipes/reproduce/run.sh [STUDY...]
+#
+# Studies: scaling table1 table3 schedule length table2; all of them by default. Reports and pictures
+# go to build/reproduce/STUDY (OUT names another directory) and are copied to docs/reproduce/STUDY.
+# DATA is a directory with ende/*.tsv.xz and wmt/newstest201[34].ende.* (../shared/data), HEED the
+# program (build/heed), DEVICE the device (cuda:0), JOBS how many trainings share it (4; with NVIDIA's
+# Multi-Process Service they do not wait for each other), MINUTES what each study may take.
+#
+# What is finished is not done again, and a training that was stopped goes on, so that the same command
+# can be given again.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+data=${DATA:-../shared/data}
+out=${OUT:-build/reproduce}
+heed=${HEED:-build/heed}
+device=${DEVICE:-cuda:0}
+jobs=${JOBS:-4}
+case $device in
+cpu*) precision=${PRECISION:-f32} ;;
+*) precision=${PRECISION:-bf16} ;;
+esac
+
+# English to German: everyday sentences, software, games and news, 400,000 pairs. Perplexity is that
+# of newstest2013; BLEU that of newstest2013 in table 3, as in the paper, else of newstest2014.
+text=()
+for part in tatoeba news software games; do text+=(--pairs "$data/ende/$part.tsv.xz"); done
+text+=(--valid-src "$data/wmt/newstest2013.ende.en" --valid-tgt "$data/wmt/newstest2013.ende.de")
+test=(--test-src "$data/wmt/newstest2014.ende.en" --test-tgt "$data/wmt/newstest2014.ende.de")
+
+# The base model of the studies that train many: small, with the paper's 8 heads.
+small=(--preset small --heads 8 --batch-tokens 16384 --warmup 2000 --vocab-size 8000)
+
+# reproduce STUDY OPTION...
+reproduce() {
+    local study=$1
+    shift
+    "$heed" reproduce "$study" --out "$out/$study" --device "$device" "$@"
+    mkdir -p "docs/reproduce/$study"
+    cp "$out/$study"/report.md "$out/$study"/*.svg "docs/reproduce/$study/"
+}
+
+train() {
+    local study=$1
+    shift
+    if [ ! -f "$data/ende/news.tsv.xz" ]; then
+        echo "reproduce: no ende/news.tsv.xz in $data; DATA=DIRECTORY names where the text is" >&2
+        exit 1
+    fi
+    reproduce "$study" "${text[@]}" --precision "$precision" --jobs "$jobs" --minutes "${MINUTES:-25}" "$@"
+}
+
+for study in "${@:-scaling table1 table3 schedule length table2}"; do
+    for one in $study; do
+        case $one in
+        scaling) reproduce scaling ;;
+        table1) reproduce table1 ;;
+        table3) train table3 "${small[@]}" --steps 8000 ;;
+        schedule) train schedule "${small[@]}" --steps 4000 ;;
+        length) train length "${small[@]}" --steps 8000 --train-length 25 "${test[@]}" ;;
+        table2) train table2 --preset base --batch-tokens 25000 --warmup 2000 --vocab-size 16000 --steps 8000 "${test[@]}" ;;
+        *)
+            echo "reproduce: there is no study $one" >&2
+            exit 2
+            ;;
+        esac
+    done
+done
