@@ -514,17 +514,35 @@ HEED_API void heed_session_free(struct heed_session *s);
 
 /* ---- looking inside ---- */
 
-/* The cross-attention of a translation (paper 3.2.3): the weight that every token of it gave to
- * every token of the source, in every layer and head of the decoder. */
-struct heed_attention {
-    int layers, heads, targets, sources;
-    int align_layer;                           /* the layer that alignments are read from */
-    const char *const *target, *const *source; /* tokens, end marks included */
-    const float *weight;                       /* [layers][heads][targets][sources] */
+/* The three uses of attention (paper 3.2.3). */
+enum heed_attention_use {
+    HEED_USE_ENCODER, /* self-attention of the encoder: tokens of the source look at each other */
+    HEED_USE_DECODER, /* self-attention of the decoder: a token of the translation looks at itself
+                       * and at those before it */
+    HEED_USE_CROSS,   /* cross-attention: tokens of the translation look at the source */
+    HEED_USES
 };
 
-/* The attention of the best translation of a text, or of the one that is given. The text must be
- * translated in one piece. *out is freed by heed_attention_free, before the model is. */
+/* The weight that every token gave to every other, in every layer and head of one use. Each row of
+ * keys sums up to 1. */
+struct heed_attention_map {
+    int layers, heads, queries, keys;
+    /* Tokens, marks included. In cross-attention a query is the token that the decoder produced
+     * with it. In self-attention of the decoder, queries and keys are the tokens that were fed in:
+     * the begin mark, then the translation without its last token. */
+    const char *const *query, *const *key;
+    const float *weight; /* [layers][heads][queries][keys] */
+};
+
+/* The attention of a translation. */
+struct heed_attention {
+    struct heed_attention_map map[HEED_USES]; /* by enum heed_attention_use */
+    int align_layer;                          /* of cross-attention: alignments are read from it */
+};
+
+/* The attention of the best translation of a text, or of the one that is given, from one pass over
+ * both with the weights that translate. The text must be translated in one piece. *out is freed by
+ * heed_attention_free, before the model is. */
 HEED_API enum heed_status heed_attention_of(struct heed_session *s,
                                             const struct heed_request *request,
                                             struct heed_attention **out, struct heed_error *err);
@@ -544,10 +562,29 @@ enum heed_theme { HEED_THEME_LIGHT, HEED_THEME_DARK };
 HEED_API enum heed_status heed_png_of_svg(const char *svg, enum heed_theme theme, double scale,
                                           unsigned char **png, size_t *n, struct heed_error *err);
 
-/* A picture of one layer, counted from 0, and one head, or the mean of the heads where head is -1.
+enum heed_drawing {
+    HEED_DRAW_MAP,   /* a cell for each pair of tokens of one layer; the darker, the more weight */
+    HEED_DRAW_LINES, /* tokens in two columns and lines between them, as thick as their weight, in a
+                      * colour for each head (the paper's figures 3 to 5) */
+    HEED_DRAW_GRID   /* a small map of every layer and head */
+};
+
+/* What a picture of attention shows. {0} is the encoder's first layer and head. */
+struct heed_attention_view {
+    enum heed_attention_use use; /* HEED_USES: all of them, in a grid */
+    enum heed_drawing drawing;
+    int layer; /* counted from 0; a grid shows all */
+    int head;  /* counted from 0; -1: the mean of the heads in a map, all heads in a line drawing */
+    /* HEED_PICTURE_TERMINAL: colours that the terminal has, 0 (then there are shades of characters)
+     * 256 or 1 << 24, and how many characters a line has; 0: 80 */
+    int colours, columns;
+};
+
+/* HEED_PICTURE_TERMINAL draws maps and grids. HEED_PICTURE_JSON has all numbers, whatever the view.
  * *out is malloced and NUL-terminated. */
 HEED_API enum heed_status heed_attention_picture(const struct heed_attention *a,
-                                                 enum heed_picture kind, int layer, int head,
+                                                 enum heed_picture kind,
+                                                 const struct heed_attention_view *view,
                                                  char **out, struct heed_error *err);
 
 /* A matrix of numbers to be drawn as a heat map. */

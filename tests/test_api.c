@@ -342,14 +342,25 @@ static void test_attention(void **state)
     refused(heed_attention_of(session, &request, NULL, &err), "out");
     assert_null(a);
     must(heed_attention_of(session, &request, &a, &err), &err);
+    const struct heed_attention_view good = {.use = HEED_USE_CROSS};
     for (int i = 0; i < 3; i++) {
         int x = (int[]){INT_MIN, -2, INT_MAX}[i];
-        refused(heed_attention_picture(a, HEED_PICTURE_SVG, x, 0, &picture, &err), "layer");
-        refused(heed_attention_picture(a, HEED_PICTURE_SVG, 0, x, &picture, &err), "head");
-        refused(heed_attention_picture(a, (enum heed_picture)x, 0, 0, &picture, &err), "kind");
+        const struct heed_attention_view bad[] = {{.layer = x},
+                                                  {.head = x},
+                                                  {.use = (enum heed_attention_use)x},
+                                                  {.drawing = (enum heed_drawing)x}};
+        static const char *const what[] = {"layer", "head", "use", "drawing"};
+        for (int k = 0; k < 4; k++)
+            refused(heed_attention_picture(a, HEED_PICTURE_SVG, &bad[k], &picture, &err), what[k]);
+        refused(heed_attention_picture(a, (enum heed_picture)x, &good, &picture, &err), "kind");
     }
-    refused(heed_attention_picture(NULL, HEED_PICTURE_SVG, 0, 0, &picture, &err), "attention");
-    refused(heed_attention_picture(a, HEED_PICTURE_SVG, 0, 0, NULL, &err), "out");
+    const struct heed_attention_view lines = {.drawing = HEED_DRAW_LINES}, all = {.use = HEED_USES};
+    refused(heed_attention_picture(a, HEED_PICTURE_TERMINAL, &lines, &picture, &err), "lines");
+    refused(heed_attention_picture(a, HEED_PICTURE_SVG, &all, &picture, &err), "use");
+    refused(heed_attention_picture(a, HEED_PICTURE_MARKDOWN, &good, &picture, &err), "kind");
+    refused(heed_attention_picture(NULL, HEED_PICTURE_SVG, &good, &picture, &err), "attention");
+    refused(heed_attention_picture(a, HEED_PICTURE_SVG, NULL, &picture, &err), "view");
+    refused(heed_attention_picture(a, HEED_PICTURE_SVG, &good, NULL, &err), "out");
     assert_null(picture);
     heed_attention_free(a);
     heed_attention_free(NULL);

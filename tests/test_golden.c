@@ -226,6 +226,69 @@ static void check_gradients(struct golden *g)
     free(want);
 }
 
+/* The weights of one use of attention: equal to the twin's, and each row a distribution. */
+static void check_weights(const struct golden *g, const struct safetensors *file, const char *use,
+                          const float *found, int keys)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s.%s", g->name, use);
+    const struct tensor *t = golden_find(file, name);
+    const float *want = t->data;
+    size_t n = t->bytes / sizeof *want;
+    for (size_t i = 0; i < n; i++)
+        if (!(fabs((double)found[i] - (double)want[i]) <= g->setup->largest))
+            fail_msg("%s: weight %zu is %g, expected %g", name, i, (double)found[i],
+                     (double)want[i]);
+    for (size_t row = 0; row < n / keys; row++) {
+        double sum = 0;
+        for (int k = 0; k < keys; k++) sum += (double)found[row * keys + k];
+        if (!(fabs(sum - 1) <= 1e-5)) fail_msg("%s: row %zu sums up to %.9g", name, row, sum);
+    }
+}
+
+static void check_attention(struct golden *g, const struct safetensors *file)
+{
+    enum { WEIGHTS_MAX = 1 << 15 };
+    struct heed_error err = {0};
+    const struct packed *b = &g->batch[0].packed;
+    const struct run_options o = {.rows_src = b->rows_src + 3, /* there may be more room */
+                                  .rows_tgt = b->rows_tgt + 5,
+                                  .sentences = b->n,
+                                  .watch = true};
+    struct run *r = NULL;
+    float *found = calloc(3 * (size_t)WEIGHTS_MAX, sizeof *found);
+    assert_non_null(found);
+    const struct run_weights to = {found, found + WEIGHTS_MAX, found + 2 * WEIGHTS_MAX};
+    assert_int_equal(run_open(&r, g->toy.be, g->toy.p, &o, &err), HEED_OK);
+    assert_int_equal(run_attention(r, b, &to, &err), HEED_OK);
+    check_weights(g, file, "encoder", to.encoder, b->max_src);
+    check_weights(g, file, "decoder", to.decoder, b->max_tgt);
+    check_weights(g, file, "cross", to.cross, b->max_src);
+    run_free(r);
+    free(found);
+}
+
+/* The three uses of attention in every layer and head: the paper's form, and forms that compute the
+ * weights in other ways. */
+static void test_attention(void **state)
+{
+    static const char *const forms[] = {"window_relative", "rope_d_k", "alibi_grouped", "additive",
+                                        "linear_odd_heads"};
+    struct safetensors *file = golden_file("tests/golden/attention.safetensors");
+    struct golden g;
+    golden_open(&g, *state);
+    check_attention(&g, file);
+    golden_close(&g);
+    for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
+        int i = 0;
+        while (strcmp(variants[i].name, forms[f]) != 0) assert_true(++i < VARIANTS);
+        golden_open_variant(&g, *state, &variants[i]);
+        check_attention(&g, file);
+        golden_close(&g);
+    }
+    safetensors_free(file);
+}
+
 static void test_logits(void **state)
 {
     struct golden g;
@@ -332,7 +395,7 @@ static int run_held(const char *device)
     const struct CMUnitTest tests[] = {
         GOLDEN(test_gradients, held_f32), GOLDEN(test_gradients, held_bf16),
         GOLDEN(test_adam, held_bf16),     GOLDEN(test_variants, held_f32),
-        GOLDEN(test_variants, held_bf16),
+        GOLDEN(test_variants, held_bf16), GOLDEN(test_attention, held_f32),
     };
     struct backend *be;
     if (backend_open(&be, device, 0, NULL)) return 0;
@@ -352,13 +415,14 @@ int main(void)
         GOLDEN(test_gradients, cpu_f32),  GOLDEN(test_adam, cpu_f32),
         GOLDEN(test_gradients, cpu_bf16), GOLDEN(test_adam, cpu_bf16),
         GOLDEN(test_variants, ref_f32),   GOLDEN(test_variants, cpu_f32),
-        GOLDEN(test_variants, cpu_bf16),
+        GOLDEN(test_variants, cpu_bf16),  GOLDEN(test_attention, ref_f32),
+        GOLDEN(test_attention, cpu_f32),
     };
     const struct CMUnitTest device_tests[] = {
         GOLDEN(test_logits, device_f32),    GOLDEN(test_gradients, device_f32),
         GOLDEN(test_adam, device_f32),      GOLDEN(test_gradients, device_bf16),
         GOLDEN(test_adam, device_bf16),     GOLDEN(test_variants, device_f32),
-        GOLDEN(test_variants, device_bf16),
+        GOLDEN(test_variants, device_bf16), GOLDEN(test_attention, device_f32),
     };
     device_or_skip();
     if (device_named()) return cmocka_run_group_tests(device_tests, NULL, NULL);

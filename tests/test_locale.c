@@ -94,15 +94,21 @@ static void test_picture(void **state)
     (void)state;
     static const char *const token[] = {"a", "b"};
     static const float weight[] = {0.25f, 0.75f, 0.5f, 0.5f};
-    const struct heed_attention a = {1, 1, 2, 2, 0, token, token, weight};
-    char *point, *comma;
-    assert_int_equal(heed_attention_picture(&a, HEED_PICTURE_SVG, 0, 0, &point, NULL), HEED_OK);
-    expect_comma();
-    assert_int_equal(heed_attention_picture(&a, HEED_PICTURE_SVG, 0, 0, &comma, NULL), HEED_OK);
-    assert_string_equal(comma, point);
-    assert_string_equal(localeconv()->decimal_point, ","); /* the program's choice stays */
-    free(point);
-    free(comma);
+    const struct heed_attention_map map = {1, 1, 2, 2, token, token, weight};
+    const struct heed_attention a = {{map, map, map}, 0};
+    static const enum heed_picture kind[] = {HEED_PICTURE_SVG, HEED_PICTURE_JSON};
+    const struct heed_attention_view view = {0};
+    for (int i = 0; i < 2; i++) {
+        char *point, *comma;
+        setlocale(LC_ALL, "C");
+        assert_int_equal(heed_attention_picture(&a, kind[i], &view, &point, NULL), HEED_OK);
+        expect_comma();
+        assert_int_equal(heed_attention_picture(&a, kind[i], &view, &comma, NULL), HEED_OK);
+        assert_string_equal(comma, point);
+        assert_string_equal(localeconv()->decimal_point, ","); /* the program's choice stays */
+        free(point);
+        free(comma);
+    }
 }
 
 int main(void)

@@ -319,8 +319,15 @@ static enum heed_status look_inside(struct heed_error *err)
     struct heed_session *s = heed_session_open(model, NULL, err);
     if (!s) return err->status;
     enum heed_status st = heed_attention_of(s, &request, &a, err);
-    if (!st) st = heed_attention_picture(a, HEED_PICTURE_SVG, 0, -1, &picture, err);
-    free(picture);
+    for (int kind = HEED_PICTURE_SVG; kind <= HEED_PICTURE_JSON && !st; kind++)
+        for (int drawing = HEED_DRAW_MAP; drawing <= HEED_DRAW_GRID && !st; drawing++) {
+            if (kind == HEED_PICTURE_TERMINAL && drawing == HEED_DRAW_LINES) continue;
+            const struct heed_attention_view view = {.use = HEED_USE_CROSS,
+                                                     .drawing = (enum heed_drawing)drawing};
+            st = heed_attention_picture(a, (enum heed_picture)kind, &view, &picture, err);
+            free(picture);
+            picture = NULL;
+        }
     heed_attention_free(a);
     heed_session_free(s);
     return st;

@@ -163,7 +163,10 @@ done
 for _ in {1..160}; do cat "$dir/src"; done >"$dir/much"
 { "$heed" translate --model "$model" --beam 1 <"$dir/much" 2>"$dir/err" || echo $? >"$dir/code"; } | head -n 1 >/dev/null
 [ "$(cat "$dir/code" 2>/dev/null)" = 1 ] && [ "$(wc -l <"$dir/err")" = 1 ] || fail "a closed pipe: $(cat "$dir/code" "$dir/err")"
-refused 1 "cannot write $dir/empty" attention --model "$model" --out "$dir/empty" a
-refused 1 "cannot write /dev/full" attention --model "$model" --out /dev/full a
+mkdir "$dir/folder.svg"
+ln -s /dev/full "$dir/full.svg"
+for file in folder full; do
+    refused 1 "cannot write $dir/$file.svg" attention --model "$model" --out "$dir/$file.svg" a
+done
 
 exit "$((failures > 0))"

@@ -467,7 +467,8 @@ static void test_attention(void **state)
     struct heed_attention *a = NULL;
     struct heed_request request = {.text = "Number 😀 77"};
     must(heed_attention_of(s, &request, &a, &err), &err);
-    for (int i = 0; i < a->sources; i++) assert_null(strstr(a->source[i], "<0x"));
+    const struct heed_attention_map *cross = &a->map[HEED_USE_CROSS];
+    for (int i = 0; i < cross->keys; i++) assert_null(strstr(cross->key[i], "<0x"));
     heed_attention_free(a);
     request.text = "😀";
     assert_int_equal(heed_attention_of(s, &request, &a, &err), HEED_EARG);
@@ -476,7 +477,7 @@ static void test_attention(void **state)
     assert_int_equal(heed_attention_of(s, &request, &a, &err), HEED_EARG);
     request = (struct heed_request){.text = "Number 77", .given = "😀"};
     must(heed_attention_of(s, &request, &a, &err), &err);
-    assert_int_equal(a->targets, 1);
+    assert_int_equal(a->map[HEED_USE_CROSS].queries, 1);
     heed_attention_free(a);
     heed_session_free(s);
 }

@@ -151,10 +151,28 @@ static int print_help(const struct usage *u)
 
 /* ---- parsing ---- */
 
+/* The choice that was probably meant, or "". */
+static void nearest_choice(const char *choices, const char *value, char out[NAME_MAX_BYTES])
+{
+    out[0] = '\0';
+    for (const char *c = choices; *c;) {
+        int len = (int)strcspn(c, "|");
+        char choice[NAME_MAX_BYTES];
+        snprintf(choice, sizeof choice, "%.*s", len, c);
+        if (heed_nearer(value, *out ? out : NULL, choice) == choice) {
+            memcpy(out, choice, sizeof choice);
+        }
+        c += len + (c[len] == '|');
+    }
+}
+
 static int bad_value(const struct option *o, const char *value)
 {
     if (o->choices) {
-        return cli_misuse("--%s is '%s', expected one of %s", o->name, value, o->choices);
+        char guess[NAME_MAX_BYTES];
+        nearest_choice(o->choices, value, guess);
+        return cli_misuse("--%s is '%s', expected one of %s%s%s%s", o->name, value, o->choices,
+                          *guess ? "; did you mean " : "", guess, *guess ? "?" : "");
     }
     if (o->number) {
         return cli_misuse("--%s is '%s', expected a number from %.10g to %.10g", o->name, value,

@@ -175,7 +175,7 @@ static struct attention heads_of(const struct pass *p, const struct attention_we
                               .v = a->v,
                               .o = a->o,
                               .lse = a->lse,
-                              .weights = p->watch.site == site ? p->watch.weights : (struct mat){0},
+                              .weights = p->watched ? p->watched[site] : (struct mat){0},
                               .heads = p->config->heads,
                               .kv_heads = config_kv_heads(p->config),
                               .seqs = *seqs,

@@ -21,12 +21,6 @@ struct scratch {
     struct mat dtaken; /* [taken,D] gradient of their output, then of their input */
 };
 
-/* Attention weights that one cross-attention writes out, for alignments and pictures. */
-struct watch {
-    struct mat weights; /* [T*H, max_length] */
-    uint32_t site;      /* of the attention that is watched; 0: none */
-};
-
 /* How a mixture of experts is trained. {0}: no choice is dropped, and experts may be chosen
  * unequally often, as in validation and translation. */
 struct expert_options {
@@ -44,7 +38,8 @@ struct pass {
     bool dropout;
     uint64_t seed; /* of this batch's dropout masks */
     struct expert_options experts;
-    struct watch watch;
+    const struct mat *watched; /* [sites_count] the weights that the attention of each site writes
+                                * out, for alignments and pictures; absent: none. NULL: no site */
 };
 
 /* Where a dropout is applied, which is part of the key of its mask. A sub-layer has two places: one
@@ -69,6 +64,12 @@ static inline uint32_t encoder_site(int layer, enum site sublayer)
 static inline uint32_t decoder_site(const struct heed_config *c, int layer, enum site sublayer)
 {
     return encoder_site(c->encoder_layers + layer, sublayer);
+}
+
+/* The number of the last site, and one. */
+static inline uint32_t sites_count(const struct heed_config *c)
+{
+    return encoder_site(c->encoder_layers + c->decoder_layers, SITE_SELF);
 }
 
 static inline struct drop drop_at(const struct pass *p, float rate, uint32_t site)

@@ -30,6 +30,20 @@ static size_t run_found(const struct run_options *o)
     return 2 * (size_t)o->rows_tgt * (o->candidates + o->wants);
 }
 
+/* The largest matrices of weights that run_attention may need. */
+static void watched_layout(struct run *r, struct layout *l)
+{
+    const struct heed_config *c = l->config;
+    int src = r->o.rows_src, tgt = r->o.rows_tgt, h = c->heads;
+    int keys_src = int_min(src, c->max_length), keys_tgt = int_min(tgt, c->max_length);
+    for (int i = 0; i < c->encoder_layers; i++)
+        r->watched[encoder_site(i, SITE_SELF)] = layout_take(l, src * h, keys_src, TYPE_F32);
+    for (int i = 0; i < c->decoder_layers; i++) {
+        r->watched[decoder_site(c, i, SITE_SELF)] = layout_take(l, tgt * h, keys_tgt, TYPE_F32);
+        r->watched[decoder_site(c, i, SITE_CROSS)] = layout_take(l, tgt * h, keys_src, TYPE_F32);
+    }
+}
+
 static size_t run_layout(struct run *r, void *base)
 {
     const struct heed_config *c = &r->p->config;
@@ -47,7 +61,8 @@ static size_t run_layout(struct run *r, void *base)
     r->ints = arena_take(&l.arena, run_ints(o) * sizeof *r->ints);
     if (o->train) r->ahead = arena_take(&l.arena, run_ints(o) * sizeof *r->ahead);
     r->found.device = arena_take(&l.arena, run_found(o) * sizeof *r->found.device);
-    if (!o->train) r->watched = layout_take(&l, o->rows_tgt * c->heads, c->max_length, TYPE_F32);
+    if (!o->train) r->stepped = layout_take(&l, o->rows_tgt * c->heads, c->max_length, TYPE_F32);
+    if (o->watch) watched_layout(r, &l);
     return l.arena.used;
 }
 
@@ -65,12 +80,15 @@ static enum heed_status host_open(struct run *r, struct heed_error *err)
     size_t ints = run_ints(&r->o) * sizeof *r->staging.host;
     size_t found = run_found(&r->o) * sizeof *r->found.host;
     size_t tallies = run_tallies(r) * type_size(r->p->precision.master);
+    size_t sites = sites_count(&r->p->config);
     r->loss = malloc(loss + 1);
     r->staging.host = malloc(ints);
     r->found.host = malloc(found + 1);
     r->tallies = malloc(tallies + 1);
-    if (r->loss && r->staging.host && r->found.host && r->tallies) return HEED_OK;
-    return error_memory(err, loss + ints + found + tallies, "a run of the model");
+    r->watched = calloc(sites, sizeof *r->watched);
+    if (r->loss && r->staging.host && r->found.host && r->tallies && r->watched) return HEED_OK;
+    return error_memory(err, loss + ints + found + tallies + sites * sizeof *r->watched,
+                        "a run of the model");
 }
 
 /* Arrays have fewer than 2^31 elements (config.c); so must those that have a row for each token. */
@@ -129,6 +147,7 @@ void run_free(struct run *r)
     free(r->tallies);
     free(r->staging.host);
     free(r->found.host);
+    free(r->watched);
     free(r);
 }
 
@@ -324,6 +343,42 @@ enum heed_status run_logits(struct run *r, const struct packed *b, void *logits,
     for (struct chunk c = {0}; head_next(&p, r->p->w.embed.output, head, y, &c);)
         r->be->op->download(r->be, (char *)logits + c.row * row_bytes, c.logits.p,
                             c.logits.rows * row_bytes);
+    return r->be->op->sync(r->be, err);
+}
+
+/* The weights of a site, [rows*H, keys] on the device, go to `to`; returns what follows there. */
+static float *take_watched(const struct run *r, uint32_t site, float *to)
+{
+    struct mat w = r->watched[site];
+    size_t n = (size_t)w.rows * w.cols;
+    r->be->op->download(r->be, to, w.p, n * sizeof *to);
+    return to + n;
+}
+
+enum heed_status run_attention(struct run *r, const struct packed *b, const struct run_weights *out,
+                               struct heed_error *err)
+{
+    const struct heed_config *c = &r->p->config;
+    struct pass p = run_pass(r, false, 0);
+    struct run_weights to = *out;
+    assert(r->o.watch);
+    p.watched = r->watched;
+    for (uint32_t site = 0; site < sites_count(c); site++) {
+        bool encoder = site < decoder_site(c, 0, SITE_SELF);
+        bool source = encoder || site % SITES_PER_LAYER == SITE_CROSS; /* has the keys */
+        int rows = encoder ? b->rows_src : b->rows_tgt;
+        if (r->watched[site].p)
+            r->watched[site] = mat_make(r->watched[site].p, rows * c->heads,
+                                        source ? b->max_src : b->max_tgt, TYPE_F32);
+    }
+    run_upload(r, b);
+    forward(r, &p);
+    for (int l = 0; l < c->encoder_layers; l++)
+        to.encoder = take_watched(r, encoder_site(l, SITE_SELF), to.encoder);
+    for (int l = 0; l < c->decoder_layers; l++) {
+        to.decoder = take_watched(r, decoder_site(c, l, SITE_SELF), to.decoder);
+        to.cross = take_watched(r, decoder_site(c, l, SITE_CROSS), to.cross);
+    }
     return r->be->op->sync(r->be, err);
 }
 

@@ -24,6 +24,7 @@ struct run_options {
                             * and those that are asked for by their id */
     int cached;            /* ... rows of the KV cache that a step looks at in all, at most */
     bool train;            /* keep activations, hold gradients */
+    bool watch;            /* room for the attention weights of run_attention */
 };
 
 /* What a decoding step finds: the scores, followed by the ids. */
@@ -65,8 +66,9 @@ struct run {
     float balance; /* coefficient of the last batch, see expert_options */
     struct step_found found;
     struct step_graphs graphs;
-    struct mat watched; /* [T*H, max_length] attention weights of a step that is watched;
-                         * not for training */
+    struct mat stepped;  /* [T*H, max_length] attention weights of a step that is watched;
+                          * not for training */
+    struct mat *watched; /* [sites_count] see struct pass */
 
     struct mat grad;  /* [1,n] laid out like the parameters; train only */
     struct weights g; /* its tensors */
@@ -114,6 +116,17 @@ enum heed_status run_loss_take(struct run *r, struct loss *out, struct heed_erro
 /* Logits [T,V] of a batch in host memory, in the master's type; for tests. */
 enum heed_status run_logits(struct run *r, const struct packed *b, void *logits,
                             struct heed_error *err);
+
+/* Attention weights of a batch in host memory. Those of head h in row i of layer l are row
+ * (l*rows + i)*H + h, with 0 after the last key of the sentence. */
+struct run_weights {
+    float *encoder; /* [layers*S*H, max_src] self-attention of the encoder */
+    float *decoder; /* [layers*T*H, max_tgt] self-attention of the decoder */
+    float *cross;   /* [layers*T*H, max_src] */
+};
+/* One pass over a batch whose targets are given fills out. The run was opened with `watch`. */
+enum heed_status run_attention(struct run *r, const struct packed *b, const struct run_weights *out,
+                               struct heed_error *err);
 
 /* Translation: the encoder, and the memory's keys and values for every decoder layer, which stay
  * where they are put until others are put there. */

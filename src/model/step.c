@@ -87,8 +87,10 @@ static void step_ops(struct run *r, const struct step_input *in, const struct st
     int32_t *id = (int32_t *)(score + shape->rows * found);
     struct pass p = {
         .be = r->be, .config = &r->p->config, .scratch = &a->scratch, .positions = r->p->positions};
-    if (shape->watch)
-        p.watch = (struct watch){r->watched, decoder_site(p.config, shape->watch - 1, SITE_CROSS)};
+    if (shape->watch) {
+        r->watched[decoder_site(p.config, shape->watch - 1, SITE_CROSS)] = r->stepped;
+        p.watched = r->watched;
+    }
     activations_bind_target(a, p.config, shape->rows);
     embedding_forward(&p, &w->embed.target, a->embed_tgt, in->id, in->pos, SITE_EMBED_TGT);
     struct mat x = decoder_forward(&p, w->decoder, a->decoder, a->embed_tgt, &in->view);
@@ -97,6 +99,8 @@ static void step_ops(struct run *r, const struct step_input *in, const struct st
         r->be->op->topk(r->be, c.logits, shape->candidates,
                         wants ? in->want + (size_t)c.row * wants : NULL, wants,
                         score + c.row * found, id + c.row * found);
+    if (shape->watch)
+        r->watched[decoder_site(p.config, shape->watch - 1, SITE_CROSS)] = (struct mat){0};
 }
 
 /* ---- graphs ---- */
@@ -161,7 +165,7 @@ enum heed_status run_step(struct run *r, const struct step *s, int k, int32_t *i
 
 enum heed_status run_watched(struct run *r, int n, float *weights, struct heed_error *err)
 {
-    struct mat w = mat_top(r->watched, n * r->p->config.heads);
+    struct mat w = mat_top(r->stepped, n * r->p->config.heads);
     r->be->op->download(r->be, weights, w.p, (size_t)w.rows * w.cols * sizeof *weights);
     return r->be->op->sync(r->be, err);
 }

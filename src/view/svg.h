@@ -136,6 +136,9 @@ double svg_axis_width(const struct svg_axis *y);
  * the height. With draw false only that. */
 double svg_legend(struct svg *s, bool draw, double x, double y, double width,
                   const char *const *name, int n);
+/* The same with squares in place of lines. */
+double svg_box_legend(struct svg *s, bool draw, double x, double y, double width,
+                      const char *const *name, int n);
 /* The colours of svg_ramp, or of svg_signed_ramp, over values from lo to hi, with a label above and
  * values below; y is the top. */
 enum { SVG_KEY_WIDTH = 180, SVG_KEY_HEIGHT = 46 };

@@ -184,23 +184,53 @@ void svg_axis_left(struct svg *s, const struct svg_axis *y, double left, double 
 
 /* ---- legends ---- */
 
-double svg_legend(struct svg *s, bool draw, double x, double y, double width,
-                  const char *const *name, int n)
+enum { LEGEND_LINE = 20 };
+
+/* Draws sample i of a legend from x on; `middle` is the height of its middle. */
+typedef void sample_draw(struct svg *s, double x, double middle, int i);
+
+static double legend(struct svg *s, sample_draw *sample, double sample_width, double x, double y,
+                     double width, const char *const *name, int n)
 {
-    enum { LINE = 20, SAMPLE = 26, GAP = 6, BETWEEN = 18 };
-    double at = 0, height = n ? LINE : 0;
+    enum { GAP = 6, BETWEEN = 18 };
+    double at = 0, height = n ? LEGEND_LINE : 0;
     for (int i = 0; i < n; i++) {
-        double need = SAMPLE + GAP + svg_text_width(name[i], SVG_FONT);
-        if (at > 0 && at + need > width) at = 0, height += LINE;
-        if (draw) {
-            double middle = y + height - LINE / 2.0;
-            const struct svg_pen pen = {svg_series(i), 2.5, 0, i};
-            svg_line(s, x + at, middle, x + at + SAMPLE, middle, &pen);
-            svg_text(s, &(struct svg_text){.x = x + at + SAMPLE + GAP, .y = middle + 4.5}, name[i]);
+        double need = sample_width + GAP + svg_text_width(name[i], SVG_FONT);
+        if (at > 0 && at + need > width) at = 0, height += LEGEND_LINE;
+        if (sample) {
+            double middle = y + height - LEGEND_LINE / 2.0;
+            sample(s, x + at, middle, i);
+            svg_text(s, &(struct svg_text){.x = x + at + sample_width + GAP, .y = middle + 4.5},
+                     name[i]);
         }
         at += need + BETWEEN;
     }
     return height;
+}
+
+enum { LINE_SAMPLE = 26, BOX_SAMPLE = 11 };
+
+static void line_sample(struct svg *s, double x, double middle, int i)
+{
+    const struct svg_pen pen = {svg_series(i), 2.5, 0, i};
+    svg_line(s, x, middle, x + LINE_SAMPLE, middle, &pen);
+}
+
+static void box_sample(struct svg *s, double x, double middle, int i)
+{
+    svg_rect(s, x, middle - BOX_SAMPLE / 2.0, BOX_SAMPLE, BOX_SAMPLE, svg_series(i));
+}
+
+double svg_legend(struct svg *s, bool draw, double x, double y, double width,
+                  const char *const *name, int n)
+{
+    return legend(s, draw ? line_sample : NULL, LINE_SAMPLE, x, y, width, name, n);
+}
+
+double svg_box_legend(struct svg *s, bool draw, double x, double y, double width,
+                      const char *const *name, int n)
+{
+    return legend(s, draw ? box_sample : NULL, BOX_SAMPLE, x, y, width, name, n);
 }
 
 void svg_ramp_key(struct svg *s, double x, double y, bool is_signed, double lo, double hi,

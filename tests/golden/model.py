@@ -131,6 +131,7 @@ class Model:
 
     def __init__(self, p, c=PAPER):
         self.p, self.c = p, c
+        self.seen = {}  # attention weights of each sub-layer, [heads, queries, keys] by sentence
 
     def embed(self, stack, ids):
         table = self.p.get(f"{stack}.embed.weight", self.p["embed.weight"])
@@ -178,17 +179,23 @@ class Model:
 
         return self.sublayer(prefix, x, attend)
 
+    def see(self, prefix, weights):
+        self.seen.setdefault(prefix, []).append(weights)
+        return weights
+
     def weigh(self, prefix, q, k, v, causal, self_attention):
         """The output of the heads, of queries, keys and values [heads, positions, width]."""
         if self.c.attention == "linear":
             affinity = (F.elu(q) + 1) @ (F.elu(k) + 1).transpose(1, 2)
             if causal:
                 affinity = affinity.tril()
-            return affinity / affinity.sum(2, keepdim=True) @ v
+            return self.see(prefix, affinity / affinity.sum(2, keepdim=True)) @ v
         scores = self.scores(prefix, q, k)
         if causal:
             scores += torch.full(scores.shape[1:], -math.inf).triu(1)
-        return self.by_distance(prefix, q, v, scores) if self_attention else scores.softmax(2) @ v
+        if self_attention:
+            return self.by_distance(prefix, q, v, scores)
+        return self.see(prefix, scores.softmax(2)) @ v
 
     def scores(self, prefix, q, k):
         if self.c.attention == "additive":
@@ -211,7 +218,7 @@ class Model:
             first = torch.arange(n) < c.window_global
             seen = (distance.abs() <= c.window) | first[None] | first[:, None]
             scores = scores.masked_fill(~seen, -math.inf)
-        weights = scores.softmax(2)
+        weights = self.see(prefix, scores.softmax(2))
         o = weights @ v
         if c.position == "relative":
             values = self.p[f"{prefix}.relative_v.weight"][row]
