@@ -590,8 +590,9 @@ HEED_API enum heed_status heed_attention_picture(const struct heed_attention *a,
 /* A matrix of numbers to be drawn as a heat map. */
 struct heed_heat_map {
     const char *title;
-    const char *row, *col;    /* what the rows and the columns are, such as "position" */
-    int first_row, first_col; /* the numbers of the first row and column; distances may be below 0 */
+    const char *row, *col; /* what the rows and the columns are, such as "position" */
+    int first_row,
+        first_col; /* the numbers of the first row and column; distances may be below 0 */
     int rows, cols;
     const float *value; /* [rows][cols] */
 };
@@ -690,7 +691,14 @@ HEED_API enum heed_status heed_word_map_picture(const struct heed_word_map *m,
 
 /* ---- scoring: equal to sacreBLEU's scores ---- */
 
-enum heed_metric { HEED_METRIC_BLEU, HEED_METRIC_CHRF, HEED_METRIC_CHRFPP, HEED_METRIC_TER };
+/* The lines of PARSEVAL are bracketed trees; see docs/scores.md for the rules. */
+enum heed_metric {
+    HEED_METRIC_BLEU,
+    HEED_METRIC_CHRF,
+    HEED_METRIC_CHRFPP,
+    HEED_METRIC_TER,
+    HEED_METRIC_PARSEVAL
+};
 /* As users type it ("chrf++"), and as it is printed ("chrF++"); NULL where there is no such metric,
  * so that a loop from 0 on finds all. */
 HEED_API const char *heed_metric_name(enum heed_metric m);
@@ -702,6 +710,15 @@ struct heed_scoring {
     bool lowercase;       /* compare in lower case; TER always does */
 };
 
+/* Percent, and how many constituents there are. */
+struct heed_parseval {
+    double precision, recall;
+    double exact;              /* lines without a difference */
+    double tags;               /* tags that are right */
+    long matched, gold, found; /* constituents */
+    long lines, errors;        /* errors: lines that are no tree over the words of the reference */
+};
+
 struct heed_score {
     double value;        /* 0 to 100; TER may exceed 100 */
     char signature[256]; /* how it was computed */
@@ -711,6 +728,8 @@ struct heed_score {
     /* TER only */
     long edits;
     double ref_words; /* the mean of the references */
+    /* PARSEVAL only; the value is F1 */
+    struct heed_parseval parseval;
 };
 
 /* The score of a corpus of n sentences, hyp[n], with one or more references, ref[refs][n]. */

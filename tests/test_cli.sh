@@ -172,13 +172,15 @@ expect 2 err 'attention has no option --ref'
 run score --metric bleu
 expect 2 err 'score needs --ref FILE'
 run score --ref x --metric belu
-expect 2 err "--metric is 'belu', expected bleu, chrf, chrf\+\+ or ter; did you mean bleu\?"
+expect 2 err "--metric is 'belu', expected bleu, chrf, chrf\+\+, ter or parseval; did you mean bleu\?"
 run score --ref x --metric rouge
-expect 2 err "--metric is 'rouge', expected bleu, chrf, chrf\+\+ or ter$"
+expect 2 err "--metric is 'rouge', expected bleu, chrf, chrf\+\+, ter or parseval$"
 run score --ref x --metric ter --metric ter
 expect 2 err '--metric ter is given twice'
 run score --ref x --metric ter --tokenize zh
 expect 2 err '--tokenize is for BLEU'
+run score --ref x --metric parseval --metric bleu
+expect 2 err '--metric parseval compares trees with one --ref, and takes no other metric'
 run score --ref x --ref -
 expect 2 err '--ref is -, expected a file'
 run score --ref x - -
@@ -265,6 +267,13 @@ expect 0 out '^     nrefs:2\|bs:1000\|seed:12345\|case:mixed'
 run score --ref $golden.ref1 --json --samples 100 --seed 1 --metric ter $golden.a $golden.b
 expect 0 out '"name": "tests/golden/score/german\.b", "score": .*"p": 0\.'
 expect 0 out '"ter": \{"signature": "nrefs:1\|bs:100\|seed:1\|'
+
+golden=tests/golden/score/parseval
+run score --ref $golden.gold --metric parseval $golden.found
+expect 0 out '^F1 81\.63  precision 77\.92  recall 85\.71  exact 30\.23  tags 94\.43  \(found 308, gold 280\)  48 lines, 5 errors  '
+printf '(S (NN a))\n(S (NN b)\n' >"$dir/in"
+run score --ref "$dir/in" --metric parseval
+expect 1 err 'in: line 2, column 1: the tree that begins here lacks 1 closing bracket$'
 
 # ---- output that cannot be written ----
 

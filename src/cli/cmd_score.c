@@ -118,6 +118,10 @@ static int check(const struct score *c)
         return cli_misuse("--%s is for comparing two or more translations, found %d",
                           c->samples_given ? "samples" : "seed", c->systems);
     }
+    if (has_metric(c, HEED_METRIC_PARSEVAL) && (c->metrics > 1 || c->refs > 1)) {
+        return cli_misuse(
+            "--metric parseval compares trees with one --ref, and takes no other metric");
+    }
     if (c->tokenize_given && !has_metric(c, HEED_METRIC_BLEU)) {
         return cli_misuse("--tokenize is for BLEU, which is not among the metrics");
     }
@@ -177,6 +181,14 @@ static void release(struct score *c)
     words_release(&c->system_paths);
 }
 
+/* What is wrong with a tree is said of its line; the file is that of the reference, since a line
+ * that is no tree in a hypothesis is counted and not refused. */
+static int failure(const struct score *c, const struct heed_error *err)
+{
+    if (err->status == HEED_EFORMAT) return cli_failure("%s: %s", c->ref[0].name, err->text);
+    return cli_failure("%s", err->text);
+}
+
 /* ---- one translation ---- */
 
 static int score_one(struct score *c)
@@ -187,7 +199,7 @@ static int score_one(struct score *c)
         c->how.metric = c->metric[i];
         if (heed_score_corpus(&c->how, c->system_lines[0], c->ref_lines, c->refs, c->n, &s[i],
                               &err) != HEED_OK) {
-            return cli_failure("%s", err.text);
+            return failure(c, &err);
         }
     }
     for (int i = 0; i < c->metrics; i++) {
@@ -232,7 +244,7 @@ static int score_lines(struct score *c)
     }
     if (!status) print_lines(c, s);
     free(s);
-    return status ? cli_failure("%s", err.text) : cli_flush();
+    return status ? failure(c, &err) : cli_flush();
 }
 
 /* ---- several translations ---- */
@@ -291,7 +303,7 @@ static int score_many(struct score *c)
     }
     if (!status && c->json) puts("}");
     free(of);
-    return status ? cli_failure("%s", err.text) : cli_flush();
+    return status ? failure(c, &err) : cli_flush();
 }
 
 static int run(struct score *c)
@@ -314,7 +326,7 @@ int cmd_score(int argc, char **argv)
     const struct option option[] = {
         {"ref", "FILE", "a reference, a sentence a line; plain, .gz or .xz", .words = &c.ref_paths,
          .required = true},
-        {"metric", "NAME", "bleu, chrf, chrf++ or ter; default bleu and chrf",
+        {"metric", "NAME", "bleu, chrf, chrf++, ter or parseval; default bleu and chrf",
          .words = &c.metric_names},
         tokenize,
         {"lowercase", NULL, "compare in lower case, as TER always does", .flag = &c.how.lowercase},
@@ -338,7 +350,10 @@ int cmd_score(int argc, char **argv)
             "Two or more translations are compared by paired bootstrap resampling: p is how "
             "likely\n"
             "a difference from the first as large as this would be if both were equally good; a *\n"
-            "marks those below 0.05.",
+            "marks those below 0.05.\n"
+            "With --metric parseval the lines are bracketed trees: labelled precision, recall and "
+            "F1\n"
+            "by the rules of EVALB.",
         .example = "  heed translate --model model < test.en | heed score --ref test.de\n"
                    "  heed score --ref test.de --metric bleu --metric ter old.de new.de",
         .option = option,

@@ -24,6 +24,23 @@ int scores_compute(struct scores *s, const char *const *hyp, const char *const *
     return CLI_DONE;
 }
 
+static void parseval_print(const struct heed_parseval *p)
+{
+    char gold[CLI_NUMBER_MAX], found[CLI_NUMBER_MAX], lines[CLI_NUMBER_MAX], bad[CLI_NUMBER_MAX];
+    printf("precision %.2f  recall %.2f  exact %.2f  tags %.2f  (found %s, gold %s)  %s lines, "
+           "%s errors  ",
+           p->precision, p->recall, p->exact, p->tags, cli_count(found, p->found),
+           cli_count(gold, p->gold), cli_count(lines, p->lines), cli_count(bad, p->errors));
+}
+
+static void parseval_print_json(const struct heed_parseval *p)
+{
+    printf("\"precision\": %.4f, \"recall\": %.4f, \"exact\": %.4f, \"tags\": %.4f, "
+           "\"matched\": %ld, \"gold\": %ld, \"found\": %ld, \"lines\": %ld, \"errors\": %ld, ",
+           p->precision, p->recall, p->exact, p->tags, p->matched, p->gold, p->found, p->lines,
+           p->errors);
+}
+
 void score_print(enum heed_metric m, const struct heed_score *s)
 {
     char hyp[CLI_NUMBER_MAX], ref[CLI_NUMBER_MAX], edits[CLI_NUMBER_MAX];
@@ -34,6 +51,8 @@ void score_print(enum heed_metric m, const struct heed_score *s)
                s->brevity_penalty, cli_count(hyp, s->hyp_len), cli_count(ref, s->ref_len));
     } else if (m == HEED_METRIC_TER) {
         printf("(edits %s, ref %.1f)  ", cli_count(edits, s->edits), s->ref_words);
+    } else if (m == HEED_METRIC_PARSEVAL) {
+        parseval_print(&s->parseval);
     }
     puts(s->signature);
 }
@@ -48,6 +67,8 @@ void score_print_json(enum heed_metric m, const struct heed_score *s)
                p[0], p[1], p[2], p[3], s->brevity_penalty, s->hyp_len, s->ref_len);
     } else if (m == HEED_METRIC_TER) {
         printf("\"edits\": %ld, \"ref_words\": %.4f, ", s->edits, s->ref_words);
+    } else if (m == HEED_METRIC_PARSEVAL) {
+        parseval_print_json(&s->parseval);
     }
     printf("\"signature\": \"%s\"}", s->signature);
 }

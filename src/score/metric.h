@@ -17,6 +17,7 @@ struct scorer {
     const struct metric_tokenizer *tokenizer; /* where the metric tokenizes */
     const char *tokenize;                     /* its name */
     bool lower;
+    int line;   /* number of the line that is counted, from 1 */
     void *room; /* buffers of the metric, reused from sentence to sentence */
 };
 
@@ -37,6 +38,6 @@ struct metric {
     void (*sign)(char out[METRIC_SIGNATURE_MAX], const struct scorer *s, bool sentence);
 };
 
-extern const struct metric metric_bleu, metric_chrf, metric_chrfpp, metric_ter;
+extern const struct metric metric_bleu, metric_chrf, metric_chrfpp, metric_ter, metric_parseval;
 
 #endif

@@ -16,10 +16,9 @@
 #include <string.h>
 
 static const struct metric *const metrics[] = {
-    [HEED_METRIC_BLEU] = &metric_bleu,
-    [HEED_METRIC_CHRF] = &metric_chrf,
-    [HEED_METRIC_CHRFPP] = &metric_chrfpp,
-    [HEED_METRIC_TER] = &metric_ter,
+    [HEED_METRIC_BLEU] = &metric_bleu,         [HEED_METRIC_CHRF] = &metric_chrf,
+    [HEED_METRIC_CHRFPP] = &metric_chrfpp,     [HEED_METRIC_TER] = &metric_ter,
+    [HEED_METRIC_PARSEVAL] = &metric_parseval,
 };
 enum { METRICS = sizeof metrics / sizeof *metrics };
 
@@ -99,7 +98,7 @@ static enum heed_status texts_check(const struct texts *t, const struct scorer *
 /* ---- counts ---- */
 
 /* The counts of every sentence of one system: *out is malloced, [n][metric->counts]. */
-static enum heed_status corpus_count(const struct scorer *s, const struct texts *t, int system,
+static enum heed_status corpus_count(struct scorer *s, const struct texts *t, int system,
                                      double **out, struct heed_error *err)
 {
     size_t counts = (size_t)s->metric->counts;
@@ -111,6 +110,7 @@ static enum heed_status corpus_count(const struct scorer *s, const struct texts 
     if (!status && !ref) status = error_memory(err, ref_bytes, "the references of a line");
     for (int i = 0; i < t->n && !status; i++) {
         for (int r = 0; r < t->refs; r++) ref[r] = t->ref[r][i];
+        s->line = i + 1;
         status =
             s->metric->count(s, all + (size_t)i * counts, t->hyp[system][i], ref, t->refs, err);
     }
