@@ -17,7 +17,7 @@ export HEED_TEST_DEVICE="${DEVICE:-cuda:0}"
 export PATH="$PATH:/usr/local/cuda/bin"
 ops='embed linear gate rotate attend add_norm add norm embed_bwd linear_bwd gate_bwd attend_bwd
     add_norm_bwd add_bwd norm_bwd bias_bwd xent sqnorm adam cast cache_put topk
-    attend_linear attend_linear_bwd linear_state attend_state
+    attend_widths attend_bwd_widths attend_linear attend_linear_bwd linear_state attend_state
     route dispatch experts_linear combine experts_linear_bwd route_bwd'
 
 # run NAME SECONDS COMMAND...: its output goes to NAME.log

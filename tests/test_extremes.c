@@ -387,9 +387,13 @@ static void check_scene(const char *device, const void *what)
     assert_int_equal(backend_open(&be, device, 2, &err), HEED_OK);
     for (enum type type = TYPE_F32; type <= TYPE_BF16; type++) {
         char name[128];
-        /* In f32 a number of 1e4 is rounded to 2^-10: an lse, a score and its partial sums. So a
-         * weight, exp(score - lse), may be off by a few thousandths of itself. */
-        double weight = s->steep ? 4e-3 : 1e-5, part = type == TYPE_BF16 ? 0x1p-7 : weight;
+        /* Additive scores in heads of 64 are as large as 63 * 700 = 44,100. An lse of that size,
+         * which is stored in f32, is rounded by up to 2^-9, so that a weight, exp(score - lse), is
+         * off by up to exp(2^-9) - 1 = 0.00196 of itself, and so is the sum of the weights. That
+         * leaves no room for a rounded score: kernels keep what the rounding of its sum left.
+         * Scores of the other forms are about 1e4, where a number is rounded by up to 2^-11: an lse
+         * is, and a score, which kernels add up in different orders, up to twice. */
+        double weight = s->steep ? 2e-3 : 1e-5, part = type == TYPE_BF16 ? 0x1p-7 : weight;
         struct near near = {part, 0, NULL};
         /* ds has the error of its weight, and in bf16 is rounded by at most 2^-9 of itself. */
         near.of_size = (s->steep ? 0x1p-10 : 0) + (type == TYPE_BF16 ? 0x1p-9 : 0);

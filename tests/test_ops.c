@@ -167,11 +167,13 @@ static void call_gate_bwd(struct backend *be, const struct trial *t, const struc
 /* Where q, k and klen are in the ints. */
 enum { SENTENCES = 8, AT_K = SENTENCES + 1, AT_KLEN = AT_K + SENTENCES };
 
-/* Cuts the rows into sentences. Keys of their own have gaps between them, one sentence asks
- * nothing, and (forward) two share their keys, as beams do. Returns the rows of the keys. */
+/* Cuts the rows into sentences, which in trials of widths are around the sizes of tiles. Keys of
+ * their own have gaps between them, one sentence asks nothing, and (forward) two share their keys,
+ * as beams do. Returns the rows of the keys. */
 static int plan_seqs(struct trial *t, bool share)
 {
-    static const int length[] = {5, 1, 9, 2, 40, 300};
+    static const int lengths[2][6] = {{5, 1, 9, 2, 40, 300}, {31, 1, 33, 64, 130, 300}};
+    const int *length = lengths[t->values > 0];
     struct seqs *s = &t->seqs;
     int32_t *q = t->ints, *k = q + AT_K, *klen = q + AT_KLEN, keys = 0;
     *s = (struct seqs){.causal = t->flags & CAUSAL};
@@ -254,6 +256,7 @@ static void plan_attention(struct trial *t, enum access role, bool share)
 {
     int keys = plan_seqs(t, share), kv_heads = kv_heads_of(t) ? kv_heads_of(t) : t->out;
     int dk = t->cols, dv = t->rows == 16 || t->rows == 200 ? dk + 3 : dk;
+    if (t->values) dv = t->values;
     act(t, IN, "q", t->rows, t->out * dk, t->act);
     act(t, IN, "k", keys, kv_heads * dk, t->act);
     act(t, IN, "v", keys, kv_heads * dv, t->act);
@@ -274,6 +277,17 @@ static void call_attend(struct backend *be, const struct trial *t, const struct 
     be->op->attend(be, &a);
 }
 
+/* The shape is rows and the widths of a head's keys and values. */
+static void widths_of_shape(struct trial *t)
+{
+    t->values = t->out, t->out = 2;
+}
+static void plan_attend_widths(struct trial *t)
+{
+    widths_of_shape(t);
+    plan_attend(t);
+}
+
 static void plan_attend_bwd(struct trial *t)
 {
     plan_attention(t, IN, false);
@@ -283,6 +297,11 @@ static void plan_attend_bwd(struct trial *t)
     }
     act(t, IN, "dout", t->rows, t->slot[3].dev.cols, t->act);
     plan_form(t, ADD, t->cols, t->slot[3].dev.cols / t->out);
+}
+static void plan_attend_bwd_widths(struct trial *t)
+{
+    widths_of_shape(t);
+    plan_attend_bwd(t);
 }
 static void prepare_attend_bwd(struct backend *ref, const struct trial *t, const struct mat *m)
 {
@@ -598,6 +617,11 @@ static const int products[][3] = {{0, 8, 17},     {1, 1, 1},     {1, 3, 130},  {
 static const int attentions[][3] = {{0, 8, 2},   {1, 1, 1},   {15, 3, 2},  {16, 8, 3},
                                     {16, 6, 4},  {17, 17, 1}, {17, 64, 2}, {7, 130, 1},
                                     {100, 5, 2}, {200, 4, 2}, {-1}};
+/* rows, widths of a head's keys and values */
+static const int widths[][3] = {{7, 8, 24}, {33, 5, 2}, {-1}};
+static const int large_widths[][3] = {{40, 32, 64},  {64, 64, 128}, {129, 48, 80}, {66, 64, 32},
+                                      {260, 24, 24}, {66, 16, 8},   {66, 128, 40}, {66, 100, 7},
+                                      {129, 64, 64}, {-1}};
 /* The last two are more than one chunk, and states of more than one tile. */
 static const int linear_attentions[][3] = {{0, 8, 2},    {1, 1, 1},    {15, 3, 2},  {16, 8, 3},
                                            {17, 17, 1},  {17, 64, 2},  {7, 130, 1}, {100, 5, 2},
@@ -635,6 +659,10 @@ static const struct op_case cases[] = {
      .flags = DROP | VIEW | CAUSAL | CROSS | GROUPED},
     {"attend", plan_attend, call_attend, attentions, large_attentions,
      .flags = DROP | CAUSAL | CROSS | GROUPED | FORM},
+    {"attend_widths", plan_attend_widths, call_attend, widths, large_widths,
+     .flags = DROP | VIEW | CAUSAL | CROSS | GROUPED},
+    {"attend_widths", plan_attend_widths, call_attend, widths, large_widths,
+     .flags = DROP | GROUPED | FORM},
     {"attend_linear", plan_attend_linear, call_attend_linear, linear_attentions, large_attentions,
      .flags = VIEW | CAUSAL | GROUPED},
     {"attend_linear", plan_attend_linear, call_attend_linear, linear_attentions, large_attentions,
@@ -653,6 +681,10 @@ static const struct op_case cases[] = {
      .flags = DROP | VIEW | CAUSAL | CROSS | GROUPED, .prepare = prepare_attend_bwd},
     {"attend_bwd", plan_attend_bwd, call_attend_bwd, attentions, large_attentions,
      .flags = DROP | CAUSAL | CROSS | GROUPED | FORM, .prepare = prepare_attend_bwd},
+    {"attend_bwd_widths", plan_attend_bwd_widths, call_attend_bwd, widths, large_widths,
+     .flags = DROP | VIEW | CAUSAL | CROSS | GROUPED, .prepare = prepare_attend_bwd},
+    {"attend_bwd_widths", plan_attend_bwd_widths, call_attend_bwd, widths, large_widths,
+     .flags = DROP | GROUPED | FORM, .prepare = prepare_attend_bwd},
     {"attend_linear_bwd", plan_attend_bwd, call_attend_linear_bwd, linear_attentions,
      large_attentions, .flags = VIEW | CAUSAL | GROUPED, .prepare = prepare_attend_linear_bwd},
     {"attend_linear_bwd", plan_attend_bwd, call_attend_linear_bwd, linear_attentions,

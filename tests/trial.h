@@ -80,6 +80,7 @@ struct trial {
     const struct op_case *op;
     struct tally *tally; /* NULL: the first failure ends the test */
     int rows, cols, out; /* shape; the op decides what cols and out mean */
+    int values;          /* width of a head's values, for attention; 0: as the rows say */
     unsigned flags;
     enum activation_kind activation; /* with ACTIVE; else ACT_NONE */
     int form;                        /* with FORM: which */

@@ -14,10 +14,11 @@ static bool aligned(struct mat m)
     return (size_t)m.p % 16 == 0 && m.ld * type_size(m.type) % 16 == 0;
 }
 
+/* Whether the kernels that are compiled for some widths take these. */
 static bool fast_width(const struct attention *a)
 {
-    int width = attention_dk(a);
-    return attention_dv(a) == width && (width == 32 || width == 64 || width == 128);
+    int dk = attention_dk(a), dv = attention_dv(a);
+    return dk % 8 == 0 && dv % 8 == 0 && dk <= 128 && dv <= 128;
 }
 
 static bool aligned_inputs(const struct attention *a)

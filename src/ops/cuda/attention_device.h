@@ -32,6 +32,23 @@ static __device__ __forceinline__ bool dropped(const struct drop_site &d, uint2 
     return drop_word(r, col) < r.threshold;
 }
 
+/* ---- numbers of a matrix of either type ---- */
+
+static __device__ __forceinline__ float element(const struct mat &m, int row, int col)
+{
+    size_t at = (size_t)row * m.ld + col;
+    return m.type == TYPE_BF16 ? __bfloat162float(((const bf16 *)m.p)[at]) : ((float *)m.p)[at];
+}
+
+static __device__ __forceinline__ void set_element(const struct mat &m, int row, int col, float x)
+{
+    size_t at = (size_t)row * m.ld + col;
+    if (m.type == TYPE_BF16)
+        ((bf16 *)m.p)[at] = __float2bfloat16_rn(x);
+    else
+        ((float *)m.p)[at] = x;
+}
+
 /* ---- sentences ---- */
 
 /* The part of the work that a block computes. Consecutive blocks compute the heads of the same
@@ -145,16 +162,48 @@ static __device__ __host__ __forceinline__ int span_block(const struct key_span 
     return span_skips(s, block * size, size) ? s.from / size : block;
 }
 
+/* Widths of a head in q and k, and in v and o. */
+struct widths {
+    int dk, dv;
+};
+
+/* The kernels are compiled for heads of D = 32, 64 or 128; narrower ones are filled up with zeros
+ * in shared memory or in registers. Heads of other widths than D must be multiples of 8, so that
+ * every head starts at a multiple of 16 bytes. */
+static inline struct widths widths_of(const struct attention *a)
+{
+    return {attention_dk(a), attention_dv(a)};
+}
+static inline int compiled_width(const struct attention *a)
+{
+    int widest = attention_dk(a) > attention_dv(a) ? attention_dk(a) : attention_dv(a);
+    return widest <= 32 ? 32 : widest <= 64 ? 64 : 128;
+}
+static inline bool fills_compiled_width(const struct attention *a)
+{
+    int width = compiled_width(a);
+    return attention_dk(a) == width && attention_dv(a) == width;
+}
+
 /* The forms of attention that the kernels on tensor cores are compiled for. */
 enum form {
     FORM_PAPER,
-    FORM_DISTANCE, /* window and alibi */
+    FORM_DISTANCE, /* window and alibi, and heads of other widths than D */
     FORM_RELATIVE  /* learned vectors for distances, and window and alibi */
 };
 
 static inline enum form form_of(const struct attention *a)
 {
-    return a->relative_k.p ? FORM_RELATIVE : a->window || a->alibi ? FORM_DISTANCE : FORM_PAPER;
+    if (a->relative_k.p) return FORM_RELATIVE;
+    return a->window || a->alibi || !fills_compiled_width(a) ? FORM_DISTANCE : FORM_PAPER;
+}
+
+/* The widths of a head in a kernel: known to the compiler but for FORM_DISTANCE. */
+template <int D, enum form FORM>
+static __device__ __forceinline__ struct widths head_widths(const struct widths &given)
+{
+    if (FORM == FORM_DISTANCE) return given;
+    return {D, D};
 }
 
 /* Whether a window lets a query at this position see key j. */
@@ -171,10 +220,9 @@ static __device__ __forceinline__ bool before_window(const struct attention &a, 
 }
 
 /* What alibi subtracts for each position of distance from a score before it is scaled. */
-template <int D>
-static __device__ __forceinline__ float slope_of(const struct attention &a, int head)
+static __device__ __forceinline__ float slope_of(const struct attention &a, int head, int dk)
 {
-    return (float)attention_slope(&a, head) * sqrtf((float)D);
+    return (float)attention_slope(&a, head) * sqrtf((float)dk);
 }
 
 /* ---- numbers ---- */
@@ -219,18 +267,25 @@ template <int N> static __device__ __forceinline__ void copy_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-/* Starts to copy rows [first, first + rows) of a head to a tile, zeros from row `end` on. The
- * thread is number tid of n; n is a multiple of the number of chunks of a row. */
+/* Whether a chunk of a row of D numbers has some of the first `width`, a multiple of 8. */
+template <int D> static __device__ __forceinline__ bool chunk_there(int chunk, int width)
+{
+    return width == D || chunk * 8 < width;
+}
+
+/* Starts to copy rows [first, first + rows) of a head to a tile, zeros from row `end` and from
+ * column `width` on. The thread is number tid of n; n is a multiple of the number of chunks of a
+ * row. */
 template <int D>
-static __device__ __forceinline__ void copy_tile(uint32_t to, const bf16 *head, int ld, int first,
-                                                 int rows, int end, int tid, int n)
+static __device__ __forceinline__ void copy_tile(uint32_t to, const bf16 *head, int width, int ld,
+                                                 int first, int rows, int end, int tid, int n)
 {
     const int chunks = D / 8, chunk = tid % chunks, step = n / chunks;
     const bf16 *from = head + (size_t)(first + tid / chunks) * ld + chunk * 8;
     size_t stride = (size_t)step * ld;
 #pragma unroll 4
     for (int row = tid / chunks; row < rows; row += step, from += stride) {
-        bool there = first + row < end;
+        bool there = first + row < end && chunk_there<D>(chunk, width);
         copy_chunk(to + chunk_at<D>(row, chunk), there ? from : head, there);
     }
 }
@@ -308,12 +363,12 @@ static __device__ __forceinline__ void add_product(float (&c)[D / 8][4], const u
 }
 
 /* Stores the 16 rows of results of a warp, times up for rows g and times down for rows g + 8, in
- * rows [first, first + 16) of a head, but not beyond row `end`. The 16 rows of the tile from `row`
- * on are overwritten on the way. */
+ * rows [first, first + 16) of a head of `width` columns, but not beyond row `end`. The 16 rows of
+ * the tile from `row` on are overwritten on the way. */
 template <int D>
 static __device__ __forceinline__ void store_rows(const float (&c)[D / 8][4], float up, float down,
-                                                  char *tile, int row, bf16 *head, int ld,
-                                                  int first, int end, int lane)
+                                                  char *tile, int row, bf16 *head, int width,
+                                                  int ld, int first, int end, int lane)
 {
     const int chunks = D / 8;
     __syncwarp();
@@ -328,7 +383,7 @@ static __device__ __forceinline__ void store_rows(const float (&c)[D / 8][4], fl
 #pragma unroll
     for (int i = 0; i < chunks / 2; i++) {
         int c16 = lane + 32 * i, r = c16 / chunks, chunk = c16 % chunks;
-        if (first + r < end)
+        if (first + r < end && chunk_there<D>(chunk, width))
             *(uint4 *)(head + (size_t)(first + r) * ld + chunk * 8) =
                 *(const uint4 *)(tile + chunk_at<D>(row + r, chunk));
     }

@@ -12,10 +12,11 @@ void attention_plain_backward(struct gpu *c, const struct attention *a,
                               const struct attention_grad *g);
 void attention_weights(const struct attention *a, cudaStream_t stream); /* from lse */
 
-/* attention_rows.cu: heads of width 32, 64 and 128, 16-byte aligned; any form */
+/* attention_rows.cu: heads of up to 128, multiples of 8, 16-byte aligned; any form */
 void attention_rows_forward(const struct attention *a, struct chain chain);
 
-/* attention_tiles.cu, attention_tiles_bwd.cu: the same widths in bf16, without a table of keys */
+/* attention_tiles.cu, attention_tiles_bwd.cu: the widths of attention_rows.cu in bf16, without a
+ * table of keys */
 /* Whether they compute this form. */
 bool attention_tiles_take(const struct attention *a);
 void attention_tiles_forward(const struct attention *a, cudaStream_t stream);

@@ -10,25 +10,10 @@
  *
  * FORMS: the kernel reads the members of struct attention from `window` on.
  */
-#include "ops/cuda/attention_device.h"
+#include "ops/cuda/attention_additive.h"
 #include "ops/cuda/attention_parts.h"
 
 enum { WARPS = 4 }; /* of a block */
-
-static __device__ float element(const struct mat &m, int row, int col)
-{
-    size_t at = (size_t)row * m.ld + col;
-    return m.type == TYPE_BF16 ? __bfloat162float(((const bf16 *)m.p)[at]) : ((float *)m.p)[at];
-}
-
-static __device__ void set(const struct mat &m, int row, int col, float x)
-{
-    size_t at = (size_t)row * m.ld + col;
-    if (m.type == TYPE_BF16)
-        ((bf16 *)m.p)[at] = __float2bfloat16_rn(x);
-    else
-        ((float *)m.p)[at] = x;
-}
 
 /* The dot product of `width` columns of row i of x, from column xc on, and of row j of y, from
  * column yc on. */
@@ -105,32 +90,22 @@ static __device__ int relative_row(const struct attention &a, const struct work 
     return attention_relative_row(&a, j - (p.s.behind + i));
 }
 
-/* The dot product of `additive` with tanh(q + k). Such scores are not scaled and grow with the
- * width of a head, so the sum is compensated: `lost` is what the last addition rounded away. */
-static __device__ float additive_score(const struct attention &a, const struct work &p, int q,
-                                       int k)
-{
-    float sum = 0, lost = 0;
-    for (int c = 0; c < p.dk; c++) {
-        float t = tanhf(element(a.q, q, p.q + c) + element(a.k, k, p.k + c));
-        float x = fmaf(element(a.additive, p.head, c), t, -lost), next = sum + x;
-        lost = (next - sum) - x;
-        sum = next;
-    }
-    return sum;
-}
-
 /* The scaled score of query i, in row q, and key j, in row k. */
 template <bool FORMS>
-static __device__ float score(const struct attention &a, const struct work &p, int i, int q, int j,
-                              int k)
+static __device__ struct score pair_score(const struct attention &a, const struct work &p, int i,
+                                          int q, int j, int k)
 {
-    float sum =
-        FORMS && a.additive.p ? additive_score(a, p, q, k) : dot(a.q, q, p.q, a.k, k, p.k, p.dk);
+    float distance = FORMS ? (float)abs(j - (p.s.behind + i)) : 0;
+    if (FORMS && a.additive.p) {
+        struct score s = additive_score(a, p.head, p.dk, q, k);
+        score_add(s, -p.slope * distance);
+        return s;
+    }
+    float sum = dot(a.q, q, p.q, a.k, k, p.k, p.dk);
     if (FORMS && a.relative_k.p)
         sum += dot(a.q, q, p.q, a.relative_k, relative_row(a, p, i, j), 0, p.dk);
     sum *= p.scale;
-    return FORMS ? sum - p.slope * abs(j - (p.s.behind + i)) : sum;
+    return {FORMS ? sum - p.slope * distance : sum, 0};
 }
 
 /* to[c] = to[c] * keep + sum over j < n of w[j] * m(row[j], col + c). Each lane computes its own
@@ -155,7 +130,7 @@ static __device__ void add_tanh_rows(float *to, const float *w, const struct att
     for (int c = lane; c < p.dk; c += 32) {
         float own = element(x, x_row, x_col + c), sum = 0;
         for (int j = 0; j < n; j++) {
-            float t = tanhf(own + element(y, row[j], y_col + c));
+            float t = tanh_any(own, element(y, row[j], y_col + c));
             sum = fmaf(w[j], 1 - t * t, sum);
         }
         to[c] = fmaf(sum, element(a.additive, p.head, c), to[c]);
@@ -165,7 +140,7 @@ static __device__ void add_tanh_rows(float *to, const float *w, const struct att
 static __device__ void set_rows(const struct mat &m, int row, int col, const float *x, int width,
                                 float scale, int lane)
 {
-    for (int c = lane; c < width; c += 32) set(m, row, col + c, x[c] * scale);
+    for (int c = lane; c < width; c += 32) set_element(m, row, col + c, x[c] * scale);
 }
 
 template <bool FORMS> static __global__ void forward(struct attention a, struct drop_site drop)
@@ -182,10 +157,11 @@ template <bool FORMS> static __global__ void forward(struct attention a, struct 
     for (int c = lane; c < p.dv; c += 32) o[c] = 0;
     for (int n0 = 0; n0 < keys; n0 += 32) {
         int n = n0 + lane, j = span_at(sees, min(n, keys - 1)), key = key_row(a, p.s, j);
-        float s = n < keys ? score<FORMS>(a, p, p.i, row, j, key) : -INFINITY;
+        struct score s = {-INFINITY, 0};
+        if (n < keys) s = pair_score<FORMS>(a, p, p.i, row, j, key);
         float before = top;
-        top = fmaxf(top, warp_max(s));
-        float keep = expf(before - top), w = expf(s - top);
+        top = fmaxf(top, warp_max(s.sum));
+        float keep = expf(before - top), w = expf(score_above(s, top));
         total = total * keep + warp_sum(w);
         __syncwarp();
         rows[warp][lane] = key;
@@ -198,7 +174,7 @@ template <bool FORMS> static __global__ void forward(struct attention a, struct 
             add_rows(o, 1, weight[warp], a.relative_v, relative[warp], count, 0, p.dv, lane);
     }
     set_rows(a.o, row, p.o, o, p.dv, keys ? 1 / total : 0, lane);
-    if (a.lse.p && lane == 0) set(a.lse, row, p.head, keys ? top + logf(total) : -INFINITY);
+    if (a.lse.p && lane == 0) set_element(a.lse, row, p.head, keys ? top + logf(total) : -INFINITY);
 }
 
 template <bool FORMS> static __global__ void weights(struct attention a)
@@ -211,7 +187,10 @@ template <bool FORMS> static __global__ void weights(struct attention a)
     float *to = (float *)a.weights.p + ((size_t)row * a.heads + p.head) * a.weights.ld;
     for (int j = threadIdx.x % 32; j < a.weights.cols; j += 32) {
         bool visible = j < sees.first || (j >= sees.from && j < sees.to);
-        to[j] = visible ? expf(score<FORMS>(a, p, p.i, row, j, key_row(a, p.s, j)) - lse) : 0;
+        to[j] = 0;
+        if (visible)
+            to[j] =
+                expf(score_above(pair_score<FORMS>(a, p, p.i, row, j, key_row(a, p.s, j)), lse));
     }
 }
 
@@ -222,7 +201,7 @@ static __device__ float2 weight_and_slope(const struct attention &a, const struc
                                           float mask)
 {
     int q = p.s.q + i, k = p.s.k + j;
-    float w = expf(score<FORMS>(a, p, i, q, j, k) - element(a.lse, q, p.head));
+    float w = expf(score_above(pair_score<FORMS>(a, p, i, q, j, k), element(a.lse, q, p.head)));
     float dw = dot(g.dout, q, p.o, a.v, k, p.v, p.dv);
     if (FORMS && a.relative_v.p)
         dw += dot(g.dout, q, p.o, a.relative_v, relative_row(a, p, i, j), 0, p.dv);
@@ -415,7 +394,7 @@ static __global__ void backward_additive(struct attention a, struct attention_gr
                     float own = element(a.q, row, p.q + c), s = sum[c];
                     for (int n = 0; n < count; n++) {
                         int key = p.s.k + span_at(sees, n0 + n);
-                        s = fmaf(slope[warp][n], tanhf(own + element(a.k, key, p.k + c)), s);
+                        s = fmaf(slope[warp][n], tanh_any(own, element(a.k, key, p.k + c)), s);
                     }
                     sum[c] = s;
                 }

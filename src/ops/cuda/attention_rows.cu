@@ -1,5 +1,5 @@
 /*
- * attention_rows.cu - attention of one query at a time, heads of 32, 64 or 128: for decoding steps,
+ * attention_rows.cu - attention of one query at a time, heads of up to 128: for decoding steps,
  * where each hypothesis has one query and finds its keys through a table, and for forward in f32.
  *
  * A block computes one head of one query. A row of a head is divided into pieces of 16 bytes, one
@@ -8,7 +8,7 @@
  * keys they read; these are merged at the end, within a warp and then between warps, in an order
  * that depends on the number of keys alone.
  */
-#include "ops/cuda/attention_device.h"
+#include "ops/cuda/attention_additive.h"
 #include "ops/cuda/attention_parts.h"
 
 enum { WARPS = 4, AHEAD = 8 }; /* AHEAD: keys whose loads are in flight in each lane */
@@ -71,28 +71,74 @@ static __device__ __forceinline__ void add_relative(float (&x)[N], const struct 
     for (int c = 0; c < N; c++) x[c] += y[c];
 }
 
-/* The online softmax over some of the keys; scores are logarithms to base 2. */
+/* The online softmax over some of the keys. Scores are logarithms to base 2, those of additive
+ * attention natural ones: `unit` times a score is a logarithm to base 2. */
 template <int N> struct partial {
     float top, sum, o[N];
 };
 
 /* Merges the online softmax of other lanes or warps into a. */
 template <int N>
-static __device__ __forceinline__ void merge(struct partial<N> &a, const struct partial<N> &b)
+static __device__ __forceinline__ void merge(struct partial<N> &a, const struct partial<N> &b,
+                                             float unit)
 {
     float top = fmaxf(a.top, b.top), from = top == -INFINITY ? 0 : top;
-    float x = exp2f(a.top - from), y = exp2f(b.top - from);
+    float x = exp2f((a.top - from) * unit), y = exp2f((b.top - from) * unit);
     a.top = top;
     a.sum = a.sum * x + b.sum * y;
 #pragma unroll
     for (int i = 0; i < N; i++) a.o[i] = a.o[i] * x + b.o[i] * y;
 }
 
-/* FORMS: reads the members of struct attention from `window` on. */
+/* tanh(q + k) of a piece that has a far number. Not inlined: this is rare. */
+template <int N> struct numbers {
+    float x[N];
+};
+template <int N>
+static __device__ __noinline__ struct numbers<N> tanh_far(struct numbers<N> q,
+                                                          struct numbers<N> k) {
+    for (int c = 0; c < N; c++) q.x[c] = tanh_any(q.x[c], k.x[c]);
+    return q;
+}
+
+/* What the columns of a piece add to an additive score. exp_q: e^(2q) */
+template <int N>
+static __device__ __forceinline__ struct score additive_piece(const float (&row)[N],
+                                                              const struct numbers<N> &q,
+                                                              const float (&exp_q)[N],
+                                                              const float (&k)[N])
+{
+    struct numbers<N> t;
+    bool far = false;
+#pragma unroll
+    for (int c = 0; c < N; c++) {
+        t.x[c] = k[c];
+        far = far || additive_far(q.x[c]) || additive_far(k[c]);
+    }
+    if (far) {
+        t = tanh_far(q, t);
+    } else {
+#pragma unroll
+        for (int c = 0; c < N; c++) t.x[c] = tanh_near(exp_q[c], additive_exp(k[c]));
+    }
+    struct score s = {};
+#pragma unroll
+    for (int c = 0; c < N; c += 4) {
+        float sum = 0;
+#pragma unroll
+        for (int e = c; e < c + 4; e++) sum = fmaf(row[e], t.x[e], sum);
+        score_add(s, sum);
+    }
+    return s;
+}
+
+/* FORMS: reads the members of struct attention from `window` on, and heads have the widths `given`;
+ * otherwise both are D. */
 template <typename Q, typename K, int D, bool FORMS>
 static __global__ void __launch_bounds__(WARPS * 32)
-    forward(struct attention a, struct drop_site drop)
+    forward(struct attention a, struct drop_site drop, struct widths given)
 {
+    const int dk = FORMS ? given.dk : D, dv = FORMS ? given.dv : D;
     const int N = 16 / sizeof(K), LANES = D / N, KEYS = 32 / LANES, PART = KEYS * AHEAD;
     __shared__ struct partial<N> others[WARPS][LANES];
     struct place place = place_of(blockIdx.x, a.heads, a.seqs.max_q);
@@ -101,24 +147,29 @@ static __global__ void __launch_bounds__(WARPS * 32)
     struct sentence s = sentence_at(a.seqs, place.sentence);
     if (i >= s.nq) return;
     struct key_span sees = keys_seen<FORMS>(a, s, i);
-    int keys = span_count(sees), piece = lane % LANES, column = head * D + piece * N;
-    int kv_column = kv_head_of(a, head) * D + piece * N;
+    int keys = span_count(sees), piece = lane % LANES, kv_head = kv_head_of(a, head);
+    const bool in_k = !FORMS || piece * N < dk, in_v = !FORMS || piece * N < dv;
     if (warp && warp * PART >= keys) return; /* the barrier below counts the other warps alone */
     uint2 mask = dropout_key(drop, (uint64_t)(s.q + i) * a.heads + head);
-    const K *k = (const K *)a.k.p + kv_column, *v = (const K *)a.v.p + kv_column;
-    const Q *from = (const Q *)a.q.p + (size_t)(s.q + i) * a.q.ld + column;
+    const K *k = (const K *)a.k.p + kv_head * dk + piece * N;
+    const K *v = (const K *)a.v.p + kv_head * dv + piece * N;
+    const Q *from = (const Q *)a.q.p + (size_t)(s.q + i) * a.q.ld + head * dk + piece * N;
     const bool additive = FORMS && a.additive.p, relative = FORMS && a.relative_k.p;
-    const float slope = FORMS ? (float)attention_slope(&a, head) * LOG2_E : 0;
+    const float unit = additive ? LOG2_E : 1;
+    const float slope = FORMS ? (float)attention_slope(&a, head) * (LOG2_E / unit) : 0;
     const int position = s.behind + i;
-    float q[N], additive_row[N];
-    load(q, from);
+    float q[N] = {}, additive_row[N] = {};
+    struct numbers<N> additive_q = {
+    };
+    if (in_k) load(q, from);
     if (additive) {
-        load(additive_row, (const float *)a.additive.p + (size_t)head * a.additive.ld + piece * N);
+        const float *row = (const float *)a.additive.p + (size_t)head * a.additive.ld;
+        if (in_k) load(additive_row, row + piece * N);
 #pragma unroll
-        for (int c = 0; c < N; c++) additive_row[c] *= LOG2_E;
+        for (int c = 0; c < N; c++) additive_q.x[c] = q[c], q[c] = additive_exp(q[c]);
     } else {
 #pragma unroll
-        for (int c = 0; c < N; c++) q[c] *= LOG2_E / sqrtf((float)D);
+        for (int c = 0; c < N; c++) q[c] *= LOG2_E / sqrtf((float)dk);
     }
 
     struct partial<N> own = {
@@ -133,42 +184,50 @@ static __global__ void __launch_bounds__(WARPS * 32)
             kp[u] = vp[u] = make_uint4(0, 0, 0, 0);
             if (n >= keys) continue;
             size_t row = a.seqs.at ? a.seqs.at[s.k + j] : s.k + j;
-            kp[u] = *(const uint4 *)(k + row * a.k.ld);
-            vp[u] = *(const uint4 *)(v + row * a.v.ld);
+            if (in_k) kp[u] = *(const uint4 *)(k + row * a.k.ld);
+            if (in_v) vp[u] = *(const uint4 *)(v + row * a.v.ld);
         }
-        float score[AHEAD], top = own.top;
+        struct score score[AHEAD];
+        float top = own.top;
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
-            float x[N], sum = 0;
+            float x[N], sum = 0, lost = 0;
             int n = n0 + u * KEYS, distance = span_at(sees, n) - position;
             widen(x, kp[u], K());
-            if (relative)
+            if (relative && in_k)
                 add_relative(x, a.relative_k, attention_relative_row(&a, distance), piece * N);
             if (additive) {
+                struct score whole = additive_piece(additive_row, additive_q, q, x), other;
 #pragma unroll
-                for (int c = 0; c < N; c++) sum = fmaf(additive_row[c], tanhf(q[c] + x[c]), sum);
+                for (int e = 1; e < LANES; e *= 2) {
+                    other.sum = __shfl_xor_sync(~0u, whole.sum, e);
+                    other.lost = __shfl_xor_sync(~0u, whole.lost, e);
+                    score_merge(whole, other);
+                }
+                score_add(whole, -slope * abs(distance));
+                sum = whole.sum, lost = whole.lost;
             } else {
 #pragma unroll
                 for (int c = 0; c < N; c++) sum = fmaf(q[c], x[c], sum);
-            }
 #pragma unroll
-            for (int e = 1; e < LANES; e *= 2) sum += __shfl_xor_sync(~0u, sum, e);
-            if (FORMS) sum -= slope * abs(distance);
-            score[u] = n < keys ? sum : -INFINITY;
-            top = fmaxf(top, score[u]);
+                for (int e = 1; e < LANES; e *= 2) sum += __shfl_xor_sync(~0u, sum, e);
+                if (FORMS) sum -= slope * abs(distance);
+            }
+            score[u] = {n < keys ? sum : -INFINITY, n < keys ? lost : 0};
+            top = fmaxf(top, score[u].sum);
         }
-        float base = top == -INFINITY ? 0 : top, keep = exp2f(own.top - base);
+        float base = top == -INFINITY ? 0 : top, keep = exp2f((own.top - base) * unit);
         own.top = top, own.sum *= keep;
 #pragma unroll
         for (int c = 0; c < N; c++) own.o[c] *= keep;
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
             int j = span_at(sees, n0 + u * KEYS);
-            float x[N], w = exp2f(score[u] - base);
+            float x[N], w = exp2f(score_above(score[u], base) * unit);
             own.sum += w;
             if (drop.threshold) w = dropped(drop, mask, j) ? 0 : w * drop.scale;
             widen(x, vp[u], K());
-            if (relative)
+            if (relative && in_v)
                 add_relative(x, a.relative_v, attention_relative_row(&a, j - position), piece * N);
 #pragma unroll
             for (int c = 0; c < N; c++) own.o[c] = fmaf(w, x[c], own.o[c]);
@@ -181,32 +240,33 @@ static __global__ void __launch_bounds__(WARPS * 32)
         other.sum = __shfl_xor_sync(~0u, own.sum, e);
 #pragma unroll
         for (int c = 0; c < N; c++) other.o[c] = __shfl_xor_sync(~0u, own.o[c], e);
-        merge(own, other);
+        merge(own, other, unit);
     }
     if (keys > PART) {
         if (warp && lane < LANES) others[warp][lane] = own;
         int warps = min(WARPS, (keys + PART - 1) / PART);
         asm volatile("bar.sync 1, %0;" ::"r"(warps * 32) : "memory");
         if (warp) return;
-        for (int w = 1; w < warps; w++) merge(own, others[w][piece]);
+        for (int w = 1; w < warps; w++) merge(own, others[w][piece], unit);
     }
-    if (lane >= LANES) return;
-    Q *o = (Q *)a.o.p + (size_t)(s.q + i) * a.o.ld + column;
+    if (lane >= LANES || !in_v) return;
+    Q *o = (Q *)a.o.p + (size_t)(s.q + i) * a.o.ld + head * dv + piece * N;
     store(o, own.o, own.sum == 0 ? 0 : 1 / own.sum);
-    if (a.lse.p && lane == 0)
-        ((float *)a.lse.p)[(size_t)(s.q + i) * a.lse.ld + head] =
-            own.sum == 0 ? -INFINITY : (own.top + log2f(own.sum)) * LN_2;
+    if (a.lse.p && lane == 0) {
+        float lse = additive ? own.top + logf(own.sum) : (own.top + log2f(own.sum)) * LN_2;
+        ((float *)a.lse.p)[(size_t)(s.q + i) * a.lse.ld + head] = own.sum == 0 ? -INFINITY : lse;
+    }
 }
 
 template <typename Q, typename K, bool FORMS>
 static void launch(const struct attention *a, struct chain chain)
 {
-    int width = attention_dk(a);
+    int width = compiled_width(a);
     auto kernel = width == 32   ? forward<Q, K, 32, FORMS>
                   : width == 64 ? forward<Q, K, 64, FORMS>
                                 : forward<Q, K, 128, FORMS>;
     int grid = a->seqs.n * a->seqs.max_q * a->heads;
-    chain_launch(kernel, grid, WARPS * 32, 0, chain, *a, drop_site(a->drop));
+    chain_launch(kernel, grid, WARPS * 32, 0, chain, *a, drop_site(a->drop), widths_of(a));
 }
 
 template <bool FORMS> static void launch(const struct attention *a, struct chain chain)
@@ -221,5 +281,6 @@ template <bool FORMS> static void launch(const struct attention *a, struct chain
 
 void attention_rows_forward(const struct attention *a, struct chain chain)
 {
-    attention_formed(a) ? launch<true>(a, chain) : launch<false>(a, chain);
+    bool forms = attention_formed(a) || !fills_compiled_width(a);
+    forms ? launch<true>(a, chain) : launch<false>(a, chain);
 }

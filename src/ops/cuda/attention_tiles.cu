@@ -1,5 +1,5 @@
 /*
- * attention_tiles.cu - attention in bf16 on the tensor cores, heads of 32, 64 or 128.
+ * attention_tiles.cu - attention in bf16 on the tensor cores, heads of up to 128.
  *
  * A group of warps computes one head of up to 128 queries of a sentence, each warp 16 of them. The
  * group copies the queries and their keys and values to shared memory: all at once where they fit,
@@ -23,6 +23,7 @@ struct cut {
     int groups; /* of a block, one per head */
     int tiles;  /* of queries of the longest sentence */
     int keys;   /* rows of keys in shared memory at a time */
+    struct widths widths;
 };
 
 template <int D> struct query_tile {
@@ -33,6 +34,7 @@ template <int D> struct query_tile {
     uint2 mask[2];
     /* of the forms besides the paper's */
     int position; /* of row g */
+    float scale;  /* of scores, to base 2 */
     float slope;
     float *products; /* of row g with relative_k: see attention_relative.h */
     struct outer outer;
@@ -121,7 +123,7 @@ static __device__ __forceinline__ void attend_step(struct query_tile<D> &t, uint
                                                    const struct lanes &l, const struct attention &a,
                                                    const struct relative &rel)
 {
-    const float scale = LOG2_E / sqrtf((float)D);
+    const float scale = FORM == FORM_DISTANCE ? t.scale : LOG2_E / sqrtf((float)D);
     float s[N][4] = {};
 #pragma unroll
     for (int step = 0; step < D / 16; step++)
@@ -210,10 +212,11 @@ static __global__ void __launch_bounds__(MOST_WARPS * 32, D == 128 || FORM == FO
     }
     uint32_t queries = shared_address(tile), keys = queries + cut.warps * 16 * row_bytes;
     const int stage_bytes = 2 * cut.keys * row_bytes, value_bytes = cut.keys * row_bytes;
-    const bf16 *q = (const bf16 *)a.q.p + (size_t)s.q * a.q.ld + head * D;
-    const int kv_column = kv_head_of(a, head) * D;
-    const bf16 *k = (const bf16 *)a.k.p + (size_t)s.k * a.k.ld + kv_column;
-    const bf16 *v = (const bf16 *)a.v.p + (size_t)s.k * a.v.ld + kv_column;
+    const struct widths w = head_widths<D, FORM>(cut.widths);
+    const int kv_head = kv_head_of(a, head);
+    const bf16 *q = (const bf16 *)a.q.p + (size_t)s.q * a.q.ld + head * w.dk;
+    const bf16 *k = (const bf16 *)a.k.p + (size_t)s.k * a.k.ld + kv_head * w.dk;
+    const bf16 *v = (const bf16 *)a.v.p + (size_t)s.k * a.v.ld + kv_head * w.dv;
 
     /* A step may read fewer than 16 rows after the last key; these are zeros. */
     int last_query = min(first + cut.warps * 16, s.nq) - 1, start = 0;
@@ -225,10 +228,10 @@ static __global__ void __launch_bounds__(MOST_WARPS * 32, D == 128 || FORM == FO
     }
     int end16 = (end + 15) / 16 * 16;
     int blocks = ALL ? 1 : max(1, (end + cut.keys - 1) / cut.keys);
-    copy_tile<D>(queries, q, a.q.ld, first, cut.warps * 16, s.nq, tid, threads);
+    copy_tile<D>(queries, q, w.dk, a.q.ld, first, cut.warps * 16, s.nq, tid, threads);
     int copied = FORM ? start * cut.keys : 0, rows = min(cut.keys, end16 - copied);
-    copy_tile<D>(keys, k, a.k.ld, copied, rows, end, tid, threads);
-    copy_tile<D>(keys + value_bytes, v, a.v.ld, copied, rows, end, tid, threads);
+    copy_tile<D>(keys, k, w.dk, a.k.ld, copied, rows, end, tid, threads);
+    copy_tile<D>(keys + value_bytes, v, w.dv, a.v.ld, copied, rows, end, tid, threads);
     copy_commit();
 
     const struct lanes l = lanes_make<D>(lane);
@@ -251,7 +254,8 @@ static __global__ void __launch_bounds__(MOST_WARPS * 32, D == 128 || FORM == FO
         if (FORM) t.seen[r] = keys_seen<true>(a, s, row + 8 * r).to;
     }
     if (FORM) {
-        t.position = s.behind + row, t.slope = slope_of<D>(a, head);
+        t.position = s.behind + row, t.slope = slope_of(a, head, w.dk);
+        t.scale = LOG2_E / sqrtf((float)w.dk);
         t.products = products + (warp * 16 + lane / 4) * relative_pitch(a);
     }
     for (int block = start, following; block < blocks; block = following, blocks_done++) {
@@ -262,8 +266,8 @@ static __global__ void __launch_bounds__(MOST_WARPS * 32, D == 128 || FORM == FO
         if (following < blocks) {
             uint32_t to = keys + (stage + 1) % stages * stage_bytes;
             int from = FORM ? following * cut.keys : next, rows = min(cut.keys, end16 - from);
-            copy_tile<D>(to, k, a.k.ld, from, rows, end, tid, threads);
-            copy_tile<D>(to + value_bytes, v, a.v.ld, from, rows, end, tid, threads);
+            copy_tile<D>(to, k, w.dk, a.k.ld, from, rows, end, tid, threads);
+            copy_tile<D>(to + value_bytes, v, w.dv, a.v.ld, from, rows, end, tid, threads);
             copy_commit();
             copy_wait<1>();
         } else {
@@ -300,11 +304,11 @@ static __global__ void __launch_bounds__(MOST_WARPS * 32, D == 128 || FORM == FO
         scale[r] = sum == 0 ? 0 : drop.scale / sum; /* 0: it sees no key; a NaN stays a NaN */
         if (a.lse.p && lane % 4 == 0 && row + 8 * r < s.nq)
             ((float *)a.lse.p)[(size_t)(s.q + row + 8 * r) * a.lse.ld + head] =
-                sum == 0 ? -INFINITY : t.top[r] / sqrtf((float)D) + logf(sum);
+                sum == 0 ? -INFINITY : t.top[r] / sqrtf((float)w.dk) + logf(sum);
     }
-    bf16 *o = (bf16 *)a.o.p + (size_t)s.q * a.o.ld + head * D;
-    store_rows<D>(t.o, scale[0], scale[1], tile, warp * 16, o, a.o.ld, first + warp * 16, s.nq,
-                  lane);
+    bf16 *o = (bf16 *)a.o.p + (size_t)s.q * a.o.ld + head * w.dv;
+    store_rows<D>(t.o, scale[0], scale[1], tile, warp * 16, o, w.dv, a.o.ld, first + warp * 16,
+                  s.nq, lane);
 }
 
 template <int D, bool ALL, enum form FORM>
@@ -316,6 +320,7 @@ static void launch(const struct attention *a, cudaStream_t stream)
     c.tiles = (a->seqs.max_q + c.warps * 16 - 1) / (c.warps * 16);
     c.groups = heads_of_block(a, c.warps);
     c.keys = ALL ? (a->seqs.max_k + 15) / 16 * 16 : SOME_KEYS;
+    c.widths = widths_of(a);
     int bytes = c.groups * (c.warps * 16 + (ALL ? 2 : 4) * c.keys) * D * 2;
     if (FORM == FORM_RELATIVE)
         bytes += relative_bytes<D>(*a) + c.groups * product_bytes(*a, c.warps * 16);
@@ -344,7 +349,7 @@ template <int D> static void launch(const struct attention *a, cudaStream_t stre
 
 void attention_tiles_forward(const struct attention *a, cudaStream_t stream)
 {
-    int width = attention_dk(a);
+    int width = compiled_width(a);
     width == 32   ? launch<32>(a, stream)
     : width == 64 ? launch<64>(a, stream)
                   : launch<128>(a, stream);
@@ -359,9 +364,11 @@ template <int D> static bool relative_fits(const struct attention *a)
 bool attention_tiles_take(const struct attention *a)
 {
     enum { MOST_RELATIVE = 65 }; /* rows of the tables */
-    int width = attention_dk(a);
+    int width = compiled_width(a);
     if (a->additive.p || a->relative_k.rows > MOST_RELATIVE) return false;
     if (!a->relative_k.p) return true;
+    /* The kernels for learned vectors are compiled for tables that are D wide. */
+    if (!fills_compiled_width(a)) return false;
     return width == 32   ? relative_fits<32>(a)
            : width == 64 ? relative_fits<64>(a)
                          : relative_fits<128>(a);

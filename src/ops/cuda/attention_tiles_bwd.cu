@@ -1,10 +1,10 @@
 /*
- * attention_tiles_bwd.cu - gradients of attention in bf16 on the tensor cores, heads of 32, 64 or
- * 128. No two blocks write the same memory, so two runs give the same bits.
+ * attention_tiles_bwd.cu - gradients of attention in bf16 on the tensor cores, heads of up to 128.
+ * No two blocks write the same memory, so two runs give the same bits.
  *
  * With w the weights, m their dropout factors and delta_i = dout_i . o_i:
  *     dv = (m w)T dout      ds = w (m (dout vT) - delta)
- *     dq = ds k / sqrt(D)   dk = dsT q / sqrt(D)
+ *     dq = ds k / sqrt(dk)  dk = dsT q / sqrt(dk)
  *
  * backward_keys: a group of warps computes one head of some keys of a sentence, a warp 16 of them.
  * It goes over the queries with keys as rows, so that the fragments of wT and dsT are left operands
@@ -30,6 +30,7 @@ struct cut {
     int groups;        /* of a block, one per head */
     int tiles;         /* of keys (in backward_queries: of queries) of the longest sentence */
     int queries, keys; /* rows of queries and of keys in shared memory at a time */
+    struct widths widths;
 };
 
 /* What backward needs of a query besides its rows of q and dout. */
@@ -89,15 +90,15 @@ struct heads {
 static __device__ __forceinline__ struct heads heads_at(const struct attention &a,
                                                         const struct attention_grad &g,
                                                         const struct sentence &s, int head,
-                                                        int width)
+                                                        const struct widths &w)
 {
     struct heads h;
-    int col = head * width, kv_col = kv_head_of(a, head) * width;
-    h.q = (const bf16 *)a.q.p + (size_t)s.q * a.q.ld + col;
-    h.k = (const bf16 *)a.k.p + (size_t)s.k * a.k.ld + kv_col;
-    h.v = (const bf16 *)a.v.p + (size_t)s.k * a.v.ld + kv_col;
-    h.o = (const bf16 *)a.o.p + (size_t)s.q * a.o.ld + col;
-    h.dout = (const bf16 *)g.dout.p + (size_t)s.q * g.dout.ld + col;
+    int kv_head = kv_head_of(a, head);
+    h.q = (const bf16 *)a.q.p + (size_t)s.q * a.q.ld + head * w.dk;
+    h.k = (const bf16 *)a.k.p + (size_t)s.k * a.k.ld + kv_head * w.dk;
+    h.v = (const bf16 *)a.v.p + (size_t)s.k * a.v.ld + kv_head * w.dv;
+    h.o = (const bf16 *)a.o.p + (size_t)s.q * a.o.ld + head * w.dv;
+    h.dout = (const bf16 *)g.dout.p + (size_t)s.q * g.dout.ld + head * w.dv;
     h.lse = (const float *)a.lse.p + (size_t)s.q * a.lse.ld + head;
     h.row = (uint64_t)s.q * a.heads + head;
     return h;
@@ -106,23 +107,21 @@ static __device__ __forceinline__ struct heads heads_at(const struct attention &
 /* Copies queries [first, first + rows), their dout and their facts to shared memory. It waits for
  * the copies of this thread; the caller must synchronize the group. rows is at most 16 per warp. */
 template <int D>
-static __device__ __forceinline__ void bring_queries(const struct room<D> &room,
-                                                     const struct attention &a,
-                                                     const struct attention_grad &g,
-                                                     const struct heads &h, int nq, int first,
-                                                     int rows, const struct drop_site &drop,
-                                                     int tid, int threads)
+static __device__ __forceinline__ void bring_queries(
+    const struct room<D> &room, const struct attention &a, const struct attention_grad &g,
+    const struct heads &h, const struct widths &w, int nq, int first, int rows,
+    const struct drop_site &drop, int tid, int threads)
 {
     const int chunks = D / 8;
-    copy_tile<D>(shared_address(room.q), h.q, a.q.ld, first, rows, nq, tid, threads);
-    copy_tile<D>(shared_address(room.dout), h.dout, g.dout.ld, first, rows, nq, tid, threads);
+    copy_tile<D>(shared_address(room.q), h.q, w.dk, a.q.ld, first, rows, nq, tid, threads);
+    copy_tile<D>(shared_address(room.dout), h.dout, w.dv, g.dout.ld, first, rows, nq, tid, threads);
     copy_commit();
     uint4 o[D / 16];
 #pragma unroll
     for (int i = 0; i < D / 16; i++) {
         int c = tid + i * threads, row = first + c / chunks;
         o[i] = make_uint4(0, 0, 0, 0);
-        if (c < rows * chunks && row < nq)
+        if (c < rows * chunks && row < nq && chunk_there<D>(c % chunks, w.dv))
             o[i] = *(const uint4 *)(h.o + (size_t)row * a.o.ld + c % chunks * 8);
     }
     if (tid < rows) {
@@ -207,10 +206,9 @@ template <int D, bool WHOLE, enum form FORM>
 static __device__ __forceinline__ void keys_step(
     float (&dk)[D / 8][4], float (&dv)[D / 8][4], const struct room<D> &room,
     const struct sentence &sentence, int key, int j0, int at, int i0, const struct drop_site &drop,
-    int lane, const struct lanes &l, const struct attention &a, float slope,
+    int lane, const struct lanes &l, const struct attention &a, float scale, float slope,
     const struct relative &rel, const struct products &products)
 {
-    const float scale = LOG2_E / sqrtf((float)D);
     uint32_t q = row_address<D>(room.q, at), dout = row_address<D>(room.dout, at);
     uint32_t k = row_address<D>(room.k, key), v = row_address<D>(room.v, key);
     float s[2][4] = {}, dw[2][4] = {};
@@ -331,16 +329,17 @@ static __global__ void __launch_bounds__(bounds<D, WHOLE>::THREADS, bounds<D, WH
     struct sentence s = sentence_at(a.seqs, place.sentence);
     if (first >= s.nk && !(WHOLE && s.nq)) return;
     struct room<D> room = room_at<D>(shared + group * room_bytes<D>(cut, WHOLE), cut);
-    struct heads h = heads_at(a, g, s, head, D);
+    const struct widths w = head_widths<D, FORM>(cut.widths);
+    struct heads h = heads_at(a, g, s, head, w);
     struct relative rel = {};
     struct products products = {};
     if (FORM == FORM_RELATIVE) bring_relative<D>(rel, products, a, shared, cut);
 
     int rows = min(cut.keys, (s.nk - first + 15) / 16 * 16);
-    copy_tile<D>(shared_address(room.k), h.k, a.k.ld, first, rows, s.nk, tid, threads);
-    copy_tile<D>(shared_address(room.v), h.v, a.v.ld, first, rows, s.nk, tid, threads);
+    copy_tile<D>(shared_address(room.k), h.k, w.dk, a.k.ld, first, rows, s.nk, tid, threads);
+    copy_tile<D>(shared_address(room.v), h.v, w.dv, a.v.ld, first, rows, s.nk, tid, threads);
 
-    const float scale = 1 / sqrtf((float)D);
+    const float scale = 1 / sqrtf((float)w.dk), base2_scale = LOG2_E / sqrtf((float)w.dk);
     const struct lanes l = lanes_make<D>(lane);
     float dk[D / 8][4] = {}, dv[D / 8][4] = {};
     int key = warp * 16, j0 = first + key;
@@ -354,11 +353,11 @@ static __global__ void __launch_bounds__(bounds<D, WHOLE>::THREADS, bounds<D, WH
                            queries_seeing(a, min(j0 + 15, s.nk - 1), s.nq, s.nk));
         start = span_block(need, -1, cut.queries) * cut.queries, stop = need.to;
     }
-    float slope = FORM ? slope_of<D>(a, head) : 0;
+    float slope = FORM ? slope_of(a, head, w.dk) : 0;
     int from = start, own = max(0, j0 - s.ahead) / 16 * 16;
     do {
         int n = max(0, min(cut.queries, (s.nq - from + 15) / 16 * 16));
-        bring_queries(room, a, g, h, s.nq, from, n, drop, tid, threads);
+        bring_queries(room, a, g, h, w, s.nq, from, n, drop, tid, threads);
         __syncthreads();
         if (FORM == FORM_RELATIVE) {
             if (key < n) query_products<D>(products, rel, room, key, lane, l);
@@ -368,7 +367,7 @@ static __global__ void __launch_bounds__(bounds<D, WHOLE>::THREADS, bounds<D, WH
             for (int i = max(from, own); i < from + n; i += 16) {
                 if (FORM && !WHOLE && (i >= needed.to || span_skips(needed, i, 16))) continue;
                 keys_step<D, WHOLE, FORM>(dk, dv, room, s, key, j0, i - from, i, drop, lane, l, a,
-                                          slope, rel, products);
+                                          base2_scale, slope, rel, products);
             }
         if (FORM && !WHOLE)
             from = span_block(need, from / cut.queries, cut.queries) * cut.queries;
@@ -376,16 +375,16 @@ static __global__ void __launch_bounds__(bounds<D, WHOLE>::THREADS, bounds<D, WH
             from += cut.queries;
         if (!WHOLE) __syncthreads();
         if (from >= stop && head < last_head) {
-            h = heads_at(a, g, s, ++head, D), from = start;
-            if (FORM) slope = slope_of<D>(a, head);
+            h = heads_at(a, g, s, ++head, w), from = start;
+            if (FORM) slope = slope_of(a, head, w.dk);
         }
     } while (!WHOLE && from < stop);
 
     if (j0 < s.nk) { /* no other warp reads the rows of v that this warp overwrites */
-        bf16 *to = (bf16 *)g.dk.p + (size_t)s.k * g.dk.ld + kv_head * D;
-        store_rows<D>(dk, scale, scale, room.v, key, to, g.dk.ld, j0, s.nk, lane);
-        to = (bf16 *)g.dv.p + (size_t)s.k * g.dv.ld + kv_head * D;
-        store_rows<D>(dv, drop.scale, drop.scale, room.v, key, to, g.dv.ld, j0, s.nk, lane);
+        bf16 *to = (bf16 *)g.dk.p + (size_t)s.k * g.dk.ld + kv_head * w.dk;
+        store_rows<D>(dk, scale, scale, room.v, key, to, w.dk, g.dk.ld, j0, s.nk, lane);
+        to = (bf16 *)g.dv.p + (size_t)s.k * g.dv.ld + kv_head * w.dv;
+        store_rows<D>(dv, drop.scale, drop.scale, room.v, key, to, w.dv, g.dv.ld, j0, s.nk, lane);
     }
     if (!WHOLE) return;
     __syncthreads();
@@ -393,8 +392,8 @@ static __global__ void __launch_bounds__(bounds<D, WHOLE>::THREADS, bounds<D, WH
     if (at >= s.nq) return;
     float dq[D / 8][4] = {};
     whole_queries<D>(dq, room, at, seen(s, at + 15), lane, l);
-    bf16 *to = (bf16 *)g.dq.p + (size_t)s.q * g.dq.ld + head * D;
-    store_rows<D>(dq, scale, scale, room.q, at, to, g.dq.ld, at, s.nq, lane);
+    bf16 *to = (bf16 *)g.dq.p + (size_t)s.q * g.dq.ld + head * w.dk;
+    store_rows<D>(dq, scale, scale, room.q, at, to, w.dk, g.dq.ld, at, s.nq, lane);
 }
 
 /* What a lane has of the 16 queries of its warp, rows g and g + 8. */
@@ -414,9 +413,8 @@ template <int D, enum form FORM>
 static __device__ __forceinline__ void queries_step(
     float (&dq)[D / 8][4], const struct room<D> &room, struct query_pair &p, int at, int key,
     int j0, const struct drop_site &drop, int lane, const struct lanes &l,
-    const struct attention &a, const struct relative &rel)
+    const struct attention &a, float scale, const struct relative &rel)
 {
-    const float scale = LOG2_E / sqrtf((float)D);
     uint32_t q = row_address<D>(room.q, at), dout = row_address<D>(room.dout, at);
     uint32_t k = row_address<D>(room.k, key), v = row_address<D>(room.v, key);
     float s[2][4] = {}, dw[2][4] = {};
@@ -524,14 +522,16 @@ static __global__ void __launch_bounds__(PART_WARPS * 32)
     struct sentence s = sentence_at(a.seqs, place.sentence);
     if (first >= s.nq) return;
     struct room<D> room = room_at<D>(shared, cut);
-    struct heads h = heads_at(a, g, s, head, D);
+    const struct widths w = head_widths<D, FORM>(cut.widths);
+    struct heads h = heads_at(a, g, s, head, w);
     struct relative rel = {};
     struct products products = {};
     if (FORM == FORM_RELATIVE) bring_relative<D>(rel, products, a, shared, cut);
     int rows = min(cut.queries, (s.nq - first + 15) / 16 * 16);
-    bring_queries(room, a, g, h, s.nq, first, rows, drop, tid, threads);
+    bring_queries(room, a, g, h, w, s.nq, first, rows, drop, tid, threads);
     __syncthreads();
 
+    const float scale = 1 / sqrtf((float)w.dk), base2_scale = LOG2_E / sqrtf((float)w.dk);
     const struct lanes l = lanes_make<D>(lane);
     float dq[D / 8][4] = {};
     int at = warp * 16, i0 = first + at;
@@ -554,7 +554,7 @@ static __global__ void __launch_bounds__(PART_WARPS * 32)
             span_both(keys_seen<true>(a, s, i0), keys_seen<true>(a, s, min(i0 + 15, s.nq - 1)));
         end = need.to, start = span_block(need, -1, cut.keys) * cut.keys;
         last = i0 < s.nq ? needed.to : 0;
-        p.position = s.behind + i0 + lane / 4, p.slope = slope_of<D>(a, head);
+        p.position = s.behind + i0 + lane / 4, p.slope = slope_of(a, head, w.dk);
     }
     if (FORM == FORM_RELATIVE) {
         if (i0 < s.nq) query_products<D>(products, rel, room, at, lane, l);
@@ -564,14 +564,14 @@ static __global__ void __launch_bounds__(PART_WARPS * 32)
     }
     for (int j0 = start; j0 < end;) {
         int n = min(cut.keys, (end - j0 + 15) / 16 * 16);
-        copy_tile<D>(shared_address(room.k), h.k, a.k.ld, j0, n, s.nk, tid, threads);
-        copy_tile<D>(shared_address(room.v), h.v, a.v.ld, j0, n, s.nk, tid, threads);
+        copy_tile<D>(shared_address(room.k), h.k, w.dk, a.k.ld, j0, n, s.nk, tid, threads);
+        copy_tile<D>(shared_address(room.v), h.v, w.dv, a.v.ld, j0, n, s.nk, tid, threads);
         copy_commit();
         copy_wait<0>();
         __syncthreads();
         for (int j = j0; j < min(j0 + n, last); j += 16) {
             if (FORM && span_skips(needed, j, 16)) continue;
-            queries_step<D, FORM>(dq, room, p, at, j - j0, j, drop, lane, l, a, rel);
+            queries_step<D, FORM>(dq, room, p, at, j - j0, j, drop, lane, l, a, base2_scale, rel);
         }
         __syncthreads();
         if (FORM)
@@ -585,9 +585,8 @@ static __global__ void __launch_bounds__(PART_WARPS * 32)
         size_t offset = (s.q - a.seqs.q[0] + i0 + lane / 4) * stride + head * rel.padded;
         relative_queries<D>(dq, p, buckets, offset, stride, s.nq - i0, a, rel, lane, l);
     }
-    const float scale = 1 / sqrtf((float)D);
-    bf16 *to = (bf16 *)g.dq.p + (size_t)s.q * g.dq.ld + head * D;
-    store_rows<D>(dq, scale, scale, room.q, at, to, g.dq.ld, i0, s.nq, lane);
+    bf16 *to = (bf16 *)g.dq.p + (size_t)s.q * g.dq.ld + head * w.dk;
+    store_rows<D>(dq, scale, scale, room.q, at, to, w.dk, g.dq.ld, i0, s.nq, lane);
 }
 
 /* ---- gradients of the vectors for distances ---- */
@@ -676,6 +675,7 @@ static bool launch_whole(const struct attention *a, const struct attention_grad 
     c.warps = (c.queries > c.keys ? c.queries : c.keys) / 16;
     c.groups = heads_of_block(a, c.warps);
     c.tiles = 1;
+    c.widths = widths_of(a);
     if (c.warps == 0) return true;
     int bytes = c.groups * room_bytes<D>(c, true);
     if (a->heads != a->kv_heads || c.warps > MOST_WARPS || bytes > shared_limit()) return false;
@@ -716,6 +716,7 @@ static bool launch(struct gpu *c, const struct attention *a, const struct attent
     if (launch_whole<D, FORM>(a, g, c->stream)) return true;
     cut.queries = cut.keys = PART_ROWS;
     cut.warps = PART_WARPS, cut.groups = 1;
+    cut.widths = widths_of(a);
     int bytes = room_bytes<D>(cut, false);
     launch_keys<D, FORM>(a, g, cut, bytes, c->stream);
     launch_queries<D, FORM>(a, g, cut, bytes, {}, c->stream);
@@ -757,6 +758,7 @@ static bool launch_relative(struct gpu *c, const struct attention *a,
     int warps = round16(s->max_q > s->max_k ? s->max_q : s->max_k) / 16;
     cut.warps = warps < PART_WARPS ? warps : PART_WARPS, cut.groups = 1;
     cut.queries = cut.keys = cut.warps * 16;
+    cut.widths = widths_of(a);
     int bytes = room_bytes<D>(cut, false) + more_bytes<D>(*a, cut);
     launch_keys<D, FORM_RELATIVE>(a, g, cut, bytes, c->stream);
     int step = (size_t)a->q.rows <= queries || !s->max_q ? s->n : (int)(queries / s->max_q);
@@ -782,7 +784,7 @@ static bool launch(struct gpu *c, const struct attention *a, const struct attent
 bool attention_tiles_backward(struct gpu *c, const struct attention *a,
                               const struct attention_grad *g)
 {
-    int width = attention_dk(a);
+    int width = compiled_width(a);
     return width == 32   ? launch<32>(c, a, g)
            : width == 64 ? launch<64>(c, a, g)
                          : launch<128>(c, a, g);
