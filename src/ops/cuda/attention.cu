@@ -51,7 +51,9 @@ void attention_forward(const struct attention *given, struct chain chain)
     check(a);
     if (!a->seqs.n || !a->seqs.max_q) return;
     bool half = a->q.type == TYPE_BF16, keys_half = a->k.type == TYPE_BF16;
-    if (!fast_width(a) || !aligned_inputs(a) || (half && !keys_half))
+    if (attention_additive_take(a))
+        attention_additive_forward(a, chain.stream);
+    else if (!fast_width(a) || !aligned_inputs(a) || (half && !keys_half))
         attention_plain_forward(a, chain.stream);
     else if (half && !a->seqs.at && attention_tiles_take(a))
         attention_tiles_forward(a, chain.stream);
@@ -70,6 +72,10 @@ void attention_backward(struct gpu *c, const struct attention *given,
     assert(g->drelative_k.ld == g->drelative_k.cols && g->drelative_v.ld == g->drelative_v.cols);
     assert(g->dadditive.ld == g->dadditive.cols);
     if (!a->seqs.n) return;
+    if (attention_additive_take(a)) {
+        attention_additive_backward(c, a, g);
+        return;
+    }
     bool fast = a->q.type == TYPE_BF16 && fast_width(a) && aligned_inputs(a) && aligned(g->dq) &&
                 aligned(g->dk) && aligned(g->dv) && aligned(g->dout) && attention_tiles_take(a);
     if (!fast || !attention_tiles_backward(c, a, g)) attention_plain_backward(c, a, g);

@@ -15,6 +15,13 @@ void attention_weights(const struct attention *a, cudaStream_t stream); /* from 
 /* attention_rows.cu: heads of up to 128, multiples of 8, 16-byte aligned; any form */
 void attention_rows_forward(const struct attention *a, struct chain chain);
 
+/* attention_additive.cu: additive attention without a table of keys, heads of up to 128 */
+/* Whether they compute it. */
+bool attention_additive_take(const struct attention *a);
+void attention_additive_forward(const struct attention *a, cudaStream_t stream);
+void attention_additive_backward(struct gpu *c, const struct attention *a,
+                                 const struct attention_grad *g);
+
 /* attention_tiles.cu, attention_tiles_bwd.cu: the widths of attention_rows.cu in bf16, without a
  * table of keys */
 /* Whether they compute this form. */

@@ -1,7 +1,6 @@
 /*
  * attention_plain.cu - attention of any width, type, alignment and form in f32 arithmetic: for
- * widths that no other kernel supports, for gradients in f32 and of additive attention, and for
- * attention weights.
+ * widths that no other kernel supports, for gradients in f32, and for attention weights.
  *
  * One warp computes one row: a query, or in the second half of backward a key. It goes through the
  * keys, or queries, 32 at a time: each lane first computes the score with one of them, then the
