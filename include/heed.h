@@ -510,6 +510,25 @@ HEED_API struct heed_session *heed_session_open(const struct heed_model *m,
 HEED_API enum heed_status heed_translate(struct heed_session *s, const struct heed_request *request,
                                          int n, const struct heed_answer **out,
                                          struct heed_error *err);
+
+/* Requests that come one by one and are translated together: a request joins those that are under
+ * way, and gets the same answer as from heed_translate. All calls are made by the thread that uses
+ * the session:
+ *
+ *     heed_submit(s, &request, &request, &err);
+ *     while (heed_advance(s, &err) == HEED_OK && !(answer = heed_finished(s, &user))) continue;
+ *
+ * heed_submit adds a request; `user` tells it from others. The request, and what it points to, must
+ * live until its answer is taken. heed_advance decodes one more token of every translation that is
+ * under way; after a failure no request is under way any more. heed_finished returns the answer to
+ * a request that is finished, which stays valid until the next call of it, or NULL. heed_cancel
+ * takes back the requests with this `user`; it may be called at any time. */
+HEED_API enum heed_status heed_submit(struct heed_session *s, const struct heed_request *request,
+                                      const void *user, struct heed_error *err);
+HEED_API enum heed_status heed_advance(struct heed_session *s, struct heed_error *err);
+HEED_API const struct heed_answer *heed_finished(struct heed_session *s, const void **user);
+HEED_API void heed_cancel(struct heed_session *s, const void *user);
+
 HEED_API void heed_session_free(struct heed_session *s);
 
 /* ---- looking inside ---- */

@@ -1,7 +1,7 @@
 /*
  * test_session.c - sessions through heed.h: two threads with one model, requests of all kinds in
- * one call, empty texts, texts longer than the model takes, constraints, alignments. On a
- * device (device.h) those that do not compare batches of different sizes to the last bit.
+ * one call and one by one, empty texts, texts longer than the model takes, constraints, alignments.
+ * On a device (device.h) those that do not compare batches of different sizes to the last bit.
  */
 #include "small_model.h"
 
@@ -218,6 +218,81 @@ static void test_mixed(void **state)
     assert_in_range(found, 2 * TEXTS, 4 * TEXTS);
     heed_session_free(s);
     heed_session_free(alone);
+}
+
+/* ---- requests that come one by one ---- */
+
+/* Takes the answers that are there; returns how many. */
+static int take_answers(struct heed_session *s, struct heed_session *alone,
+                        const struct heed_request *request, bool *answered)
+{
+    const void *user;
+    const struct heed_answer *a;
+    int n = 0;
+    for (; (a = heed_finished(s, &user)); n++) {
+        const struct heed_request *r = user;
+        assert_false(answered[r - request]);
+        answered[r - request] = true;
+        if (!is_same(a, ask(alone, *r))) fail_msg("request %d is not as alone", (int)(r - request));
+    }
+    return n;
+}
+
+/* Requests of all kinds come while others are under way, and every tenth is cancelled; one call of
+ * heed_translate comes between them. */
+static void test_submitted(void **state)
+{
+    (void)state;
+    if (device_named()) skip();
+    struct heed_error err = {0};
+    struct heed_session *s = open_session(), *alone = open_session();
+    struct heed_request request[TEXTS];
+    bool answered[TEXTS] = {0};
+    int cancelled = 0, found = 0;
+    for (int i = 0; i < TEXTS; i++) {
+        request[i] = mixed(i);
+        must(heed_submit(s, &request[i], &request[i], &err), &err);
+        for (int k = 0; k < i % 4; k++) must(heed_advance(s, &err), &err);
+        if (i % 10 == 9 && !answered[i - 2]) {
+            heed_cancel(s, &request[i - 2]);
+            answered[i - 2] = true;
+            cancelled++;
+        }
+        if (i == TEXTS / 2) assert_true(is_same(ask(s, request[3]), ask(alone, request[3])));
+        found += take_answers(s, alone, request, answered);
+    }
+    for (int i = 0; i < 1000 && found + cancelled < TEXTS; i++) {
+        must(heed_advance(s, &err), &err);
+        found += take_answers(s, alone, request, answered);
+    }
+    assert_int_equal(found + cancelled, TEXTS);
+    assert_in_range(cancelled, 1, TEXTS / 10);
+    assert_int_equal(heed_submit(s, &(struct heed_request){0}, NULL, &err), HEED_EARG);
+    heed_session_free(s);
+    heed_session_free(alone);
+}
+
+/* A short text that comes while a long one is under way is answered before it. */
+static void test_overtaking(void **state)
+{
+    (void)state;
+    struct heed_error err = {0};
+    struct heed_session *s = open_session();
+    static const struct heed_translate_options slow = {.beam = 4, .nbest = 1, .min_length = 25};
+    static const struct heed_translate_options quick = {
+        .beam = 4, .nbest = 1, .max_length = 4, .no_repeat_ngram = 4};
+    struct heed_request first = {.text = text[0], .options = &slow};
+    struct heed_request second = {.text = text[1], .options = &quick};
+    const void *user = NULL;
+    must(heed_submit(s, &first, &first, &err), &err);
+    for (int i = 0; i < 5; i++) must(heed_advance(s, &err), &err);
+    must(heed_submit(s, &second, &second, &err), &err);
+    for (int i = 0; i < 100 && !user; i++) {
+        must(heed_advance(s, &err), &err);
+        heed_finished(s, &user);
+    }
+    assert_ptr_equal(user, &second);
+    heed_session_free(s); /* while the other is under way */
 }
 
 /* ---- odd texts ---- */
@@ -584,8 +659,8 @@ static void test_links(void **state)
     size_t n = start[WORDS] = ids.n;
     assert_true(n > WORDS); /* some are of several tokens */
     struct pieces p = {0};
-    must(pieces_fill(&p, t, 40, &request, 1, &err), &err);
-    size_t tag = p.text[0].tag.n, stride = n + tag;
+    must(pieces_fill(&p, t, 40, &request, &err), &err);
+    size_t tag = p.tag.n, stride = n + tag;
     assert_true(tag > 0);
     assert_int_equal(p.sentence[0].src.n, stride);
     p.out[0] = (struct translation){.ids = {malloc(n * sizeof *ids.v), n, 0},
@@ -598,11 +673,10 @@ static void test_links(void **state)
     struct heed_result r = {0};
     struct heed_alignment *a = NULL;
     int found;
-    p.text[0].result = &r;
-    must(text_join(&p, t, 0, &found, &err), &err);
+    must(text_join(&p, t, &r, &found, &err), &err);
     assert_int_equal(found, 1);
     assert_string_equal(r.text, request.text);
-    must(align_text(&a, &p, t, 0, 0, &attention, &err), &err);
+    must(align_text(&a, &p, t, &r, 0, &attention, &err), &err);
     assert_int_equal(a->targets, WORDS);
     for (int w = 0; w < WORDS; w++) assert_int_equal(a->link[w], map[w]);
     free(a);
@@ -708,7 +782,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads),       cmocka_unit_test(test_nothing),
         cmocka_unit_test(test_long_text),     cmocka_unit_test(test_constraints),
-        cmocka_unit_test(test_mixed),         cmocka_unit_test(test_given),
+        cmocka_unit_test(test_mixed),         cmocka_unit_test(test_submitted),
+        cmocka_unit_test(test_overtaking),    cmocka_unit_test(test_given),
         cmocka_unit_test(test_second_search), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_huge_weights),  cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_language),      cmocka_unit_test(test_alignment),

@@ -274,12 +274,12 @@ static void test_made_up(void **state)
     struct heed_error err = {0};
     struct heed_request request = {.text = "The fox"};
     struct pieces p = {0};
-    must(pieces_fill(&p, vocab, 40, &request, 1, &err), &err);
+    must(pieces_fill(&p, vocab, 40, &request, &err), &err);
     struct heed_ids *ids = &p.out[0].ids;
     must(heed_encode(vocab, made, strlen(made), ids, &err), &err);
     p.out[0].token_score = calloc(ids->n + 1, sizeof(float));
     struct target x = {0};
-    must(target_make(&x, &p, vocab, 0, 0, 0, &err), &err);
+    must(target_make(&x, &p, vocab, 0, 0, &err), &err);
     assert_string_equal(x.text, "The fox jumps");
     assert_int_equal(x.len, strlen(x.text));
     assert_int_equal(x.ids.n, ids->n);
@@ -292,8 +292,7 @@ static void test_made_up(void **state)
     request.required = (const char *[]){"so 😀"}, request.required_n = 1;
     struct heed_result r = {0};
     int found;
-    p.text[0].result = &r;
-    must(text_join(&p, vocab, 0, &found, &err), &err);
+    must(text_join(&p, vocab, &r, &found, &err), &err);
     assert_string_equal(r.text, "The 😀 fox jumps");
     assert_int_equal(r.flags & HEED_FLAG_UNSPELLED, HEED_FLAG_UNSPELLED);
     strings_release(&(struct strings){(char **)r.left_out, r.left_out_n});

@@ -48,17 +48,16 @@ static void tokens_place(struct tokens *x, size_t offset, const struct spans *wo
 }
 
 static enum heed_status tokens_fill(struct tokens *src, struct tokens *tgt, const struct pieces *p,
-                                    const struct heed_tokenizer *t, int text, int part, int rank,
+                                    const struct heed_tokenizer *t, int part, int rank,
                                     struct heed_error *err)
 {
     const struct part *x = &p->part[part];
-    const struct text *y = &p->text[text];
     struct target target = {0};
     enum heed_status status = tokens_open(src, x[1].at - x->at, err);
     if (!status)
-        status = tokenizer_source_ends(t, y->read + x->where.at, x->where.len,
-                                       !y->tag.n && part == y->first, src->end, src->n, err);
-    if (!status) status = target_make(&target, p, t, text, part, rank, err);
+        status = tokenizer_source_ends(t, p->read + x->where.at, x->where.len, !p->tag.n && !part,
+                                       src->end, src->n, err);
+    if (!status) status = target_make(&target, p, t, part, rank, err);
     if (!status) status = tokens_open(tgt, target.ids.n, err);
     if (!status && tgt->n) memcpy(tgt->end, target.end, tgt->n * sizeof *tgt->end);
     target_release(&target);
@@ -102,12 +101,12 @@ static enum heed_status link_piece(int *link, const int *src, size_t src_n, cons
 }
 
 static enum heed_status link_part(int *link, const struct pieces *p, const struct heed_tokenizer *t,
-                                  int text, int part, int rank, float *const *attention,
+                                  int part, int rank, float *const *attention,
                                   const struct spans words[2], struct heed_error *err)
 {
     const struct part *x = &p->part[part];
     struct tokens src = {0}, tgt = {0};
-    enum heed_status status = tokens_fill(&src, &tgt, p, t, text, part, rank, err);
+    enum heed_status status = tokens_fill(&src, &tgt, p, t, part, rank, err);
     if (!status) {
         tokens_place(&src, x->where.at, &words[0]);
         tokens_place(&tgt, x->target[rank], &words[1]);
@@ -115,7 +114,7 @@ static enum heed_status link_part(int *link, const struct pieces *p, const struc
     size_t s = 0, u = 0; /* tokens of the pieces before */
     for (int i = x->first; i < x[1].first && !status; i++) {
         size_t stride = p->sentence[i].src.n, tgt_n = p->sentence[i].out[rank].ids.n;
-        size_t tag = p->text[text].tag.n, src_n = stride - tag;
+        size_t tag = p->tag.n, src_n = stride - tag;
         status = link_piece(link, src.word + s, src_n, tgt.word + u, tgt_n, attention[i] + tag,
                             stride, err);
         s += src_n, u += tgt_n;
@@ -149,11 +148,10 @@ struct heed_alignment *alignment_make(const struct spans words[2], int **link,
 }
 
 enum heed_status align_text(struct heed_alignment **out, const struct pieces *p,
-                            const struct heed_tokenizer *t, int text, int rank,
+                            const struct heed_tokenizer *t, const struct heed_result *r, int rank,
                             float *const *attention, struct heed_error *err)
 {
-    const char *source = p->text[text].read;
-    const struct heed_result *r = &p->text[text].result[rank];
+    const char *source = p->read;
     struct spans words[2] = {0};
     struct heed_alignment *a = NULL;
     int *link = NULL;
@@ -161,8 +159,8 @@ enum heed_status align_text(struct heed_alignment **out, const struct pieces *p,
     enum heed_status status = words_split(&words[0], source, strlen(source), err);
     if (!status) status = words_split(&words[1], r->text, r->len, err);
     if (!status && !(a = alignment_make(words, &link, err))) status = HEED_ENOMEM;
-    for (int i = p->text[text].first; i < p->text[text + 1].first && !status; i++)
-        status = link_part(link, p, t, text, i, rank, attention, words, err);
+    for (int i = 0; i < p->parts && !status; i++)
+        status = link_part(link, p, t, i, rank, attention, words, err);
     free(words[0].v);
     free(words[1].v);
     if (status)

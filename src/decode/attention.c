@@ -135,9 +135,8 @@ static enum heed_status attention_of(struct heed_session *s, const struct heed_i
 /* HEED_OK where a text is translated in one piece. */
 static enum heed_status check_pieces(const struct pieces *p, struct heed_error *err)
 {
-    const struct text *x = &p->text[0];
-    if (x->refused) return error_set(err, x->refused->status, "%s", x->refused->text);
-    if (p->ids.n == 0 && x->spelling.n)
+    if (p->refused) return error_set(err, p->refused->status, "%s", p->refused->text);
+    if (p->ids.n == 0 && p->spelling.n)
         return error_set(err, HEED_EARG, "the vocabulary cannot spell any of the text");
     if (p->n == 0) return error_set(err, HEED_EARG, "the text is empty");
     if (p->n > 1)
@@ -158,7 +157,7 @@ enum heed_status heed_attention_of(struct heed_session *s, const struct heed_req
     const struct heed_config *c = &s->m->p->config;
     const struct heed_answer *found;
     struct pieces p = {0};
-    enum heed_status status = pieces_fill(&p, s->m->tokenizer, c->max_length, request, 1, err);
+    enum heed_status status = pieces_fill(&p, s->m->tokenizer, c->max_length, request, err);
     if (!status) status = check_pieces(&p, err);
     if (!status) status = heed_translate(s, request, 1, &found, err);
     if (!status && found->status) status = error_set(err, found->status, "%s", found->why);

@@ -42,23 +42,23 @@ static bool phrase_has(const struct heed_ids *phrase, const struct heed_ids *par
     return false;
 }
 
-static enum heed_status phrases_make(struct text *x, const struct heed_tokenizer *t,
+static enum heed_status phrases_make(struct pieces *p, const struct heed_tokenizer *t,
                                      struct heed_error *err)
 {
-    const struct heed_request *r = x->request;
+    const struct heed_request *r = p->request;
     int n = r->required_n + r->banned_n;
     if (n == 0) return HEED_OK;
-    x->phrase = calloc(n, sizeof *x->phrase);
-    if (!x->phrase) return error_memory(err, n * sizeof *x->phrase, "phrases");
-    x->phrases = n;
+    p->phrase = calloc(n, sizeof *p->phrase);
+    if (!p->phrase) return error_memory(err, n * sizeof *p->phrase, "phrases");
+    p->phrases = n;
     enum heed_status status = HEED_OK;
     for (int i = 0; i < n && !status; i++)
         status =
-            phrase_make(&x->phrase[i], t,
+            phrase_make(&p->phrase[i], t,
                         i < r->required_n ? r->required[i] : r->banned[i - r->required_n], err);
     for (int i = 0; i < r->required_n && !status; i++)
         for (int k = r->required_n; k < n && !status; k++)
-            if (phrase_has(&x->phrase[i], &x->phrase[k]))
+            if (phrase_has(&p->phrase[i], &p->phrase[k]))
                 status = error_set(err, HEED_EARG, "\"%s\" is banned, but required \"%s\" has it",
                                    r->banned[k - r->required_n], r->required[i]);
     return status;
@@ -66,17 +66,17 @@ static enum heed_status phrases_make(struct text *x, const struct heed_tokenizer
 
 /* The tokens of a translation that is given, with the end mark: those of what the vocabulary can
  * spell of it. */
-static enum heed_status given_make(struct text *x, const struct heed_tokenizer *t,
+static enum heed_status given_make(struct pieces *p, const struct heed_tokenizer *t,
                                    struct heed_ids *ids, struct heed_error *err)
 {
-    const char *given = x->request->given;
+    const char *given = p->request->given;
     enum heed_status status = heed_encode(t, given, strlen(given), ids, err);
     if (!status && !tokenizer_spells(t, ids->v, ids->n)) {
         ids->n = 0;
-        status = spelling_make(&x->given, t, given, false, err);
+        status = spelling_make(&p->given, t, given, false, err);
         if (!status) {
-            struct heed_span all = text_trimmed(x->given.read, strlen(x->given.read));
-            status = heed_encode(t, x->given.read + all.at, all.len, ids, err);
+            struct heed_span all = text_trimmed(p->given.read, strlen(p->given.read));
+            status = heed_encode(t, p->given.read + all.at, all.len, ids, err);
         }
     }
     return status ? status : append_id(ids, tokenizer_eos(t), err);
@@ -96,29 +96,27 @@ static enum heed_status check(const struct constraints *c, int longest,
     return HEED_OK;
 }
 
-enum heed_status constraints_make(struct pieces *p, const struct heed_tokenizer *t, int text,
-                                  int longest, struct heed_error *err)
+enum heed_status constraints_make(struct pieces *p, const struct heed_tokenizer *t, int longest,
+                                  struct heed_error *err)
 {
-    struct text *x = &p->text[text];
-    const struct heed_request *r = x->request;
-    int first, last, most = x->o.max_length && !r->given ? x->o.max_length : longest;
-    pieces_of(p, text, &first, &last);
-    if (last - first > 1 && (r->given || r->required_n))
+    const struct heed_request *r = p->request;
+    int most = p->o.max_length && !r->given ? p->o.max_length : longest;
+    if (p->n > 1 && (r->given || r->required_n))
         return error_set(err, HEED_EARG, "it is translated in %d pieces, expected one where %s",
-                         last - first, r->given ? "it is scored" : "something is required");
-    enum heed_status status = phrases_make(x, t, err);
-    struct constraints c = {.required = x->phrase,
+                         p->n, r->given ? "it is scored" : "something is required");
+    enum heed_status status = phrases_make(p, t, err);
+    struct constraints c = {.required = p->phrase,
                             .required_n = r->required_n,
-                            .banned = x->phrase ? x->phrase + r->required_n : NULL,
+                            .banned = p->phrase ? p->phrase + r->required_n : NULL,
                             .banned_n = r->banned_n};
     if (!status && r->prefix) status = heed_encode(t, r->prefix, strlen(r->prefix), &c.prefix, err);
-    if (!status && r->given) status = given_make(x, t, &c.prefix, err);
+    if (!status && r->given) status = given_make(p, t, &c.prefix, err);
     if (!status) status = check(&c, most < longest ? most : longest, r, err);
-    if (status || first == last) {
+    if (status || !p->n) {
         free(c.prefix.v);
         return status;
     }
-    for (int i = first; i < last; i++) {
+    for (int i = 0; i < p->n; i++) {
         p->sentence[i].must = c;
         c.prefix = (struct heed_ids){0};
     }

@@ -1,5 +1,5 @@
 /*
- * join.c - from the translations of pieces to the translations of texts; see join.h.
+ * join.c - from the translations of pieces to the translations of a text; see join.h.
  */
 #include "decode/join.h"
 
@@ -83,7 +83,7 @@ static enum heed_status target_clean(struct target *x, const struct heed_request
 }
 
 enum heed_status target_make(struct target *x, const struct pieces *p,
-                             const struct heed_tokenizer *t, int text, int part, int rank,
+                             const struct heed_tokenizer *t, int part, int rank,
                              struct heed_error *err)
 {
     size_t n = 0;
@@ -98,8 +98,7 @@ enum heed_status target_make(struct target *x, const struct pieces *p,
         x->ids.n += y->n;
     }
     enum heed_status status = tokenizer_decode_ends(t, x->ids.v, n, &x->text, &x->len, x->end, err);
-    if (!status && !tokenizer_spells(t, x->ids.v, n))
-        status = target_clean(x, p->text[text].request, t, err);
+    if (!status && !tokenizer_spells(t, x->ids.v, n)) status = target_clean(x, p->request, t, err);
     return status;
 }
 
@@ -142,12 +141,12 @@ static enum heed_status append_gap(struct string *s, const char *gap, size_t len
 /* Appends translation `rank` of a part. */
 static enum heed_status append_part(struct string *s, struct strings *left_out,
                                     const struct pieces *p, const struct heed_tokenizer *t,
-                                    int text, int part, int rank, struct heed_error *err)
+                                    int part, int rank, struct heed_error *err)
 {
     const struct part *x = &p->part[part];
     struct target target = {0};
-    const char *gap = p->text[text].read + x->where.at - x->gap;
-    enum heed_status status = target_make(&target, p, t, text, part, rank, err);
+    const char *gap = p->read + x->where.at - x->gap;
+    enum heed_status status = target_make(&target, p, t, part, rank, err);
     if (!status) status = append_gap(s, gap, x->gap, err);
     x->target[rank] = s->n;
     if (!status) status = append(s, target.text, target.len, err);
@@ -157,11 +156,11 @@ static enum heed_status append_part(struct string *s, struct strings *left_out,
     return status;
 }
 
-/* The tokens, scores and flags of the pieces [first, last) together. */
-static enum heed_status add_up(const struct pieces *p, const struct heed_tokenizer *t, int first,
-                               int last, int rank, struct heed_result *r, struct heed_error *err)
+/* The tokens, scores and flags of the pieces together. */
+static enum heed_status add_up(const struct pieces *p, const struct heed_tokenizer *t, int rank,
+                               struct heed_result *r, struct heed_error *err)
 {
-    for (int i = first; i < last; i++) {
+    for (int i = 0; i < p->n; i++) {
         const struct translation *x = &p->sentence[i].out[rank];
         r->tokens += (int)x->ids.n + x->ended;
     }
@@ -169,7 +168,7 @@ static enum heed_status add_up(const struct pieces *p, const struct heed_tokeniz
     float *logp = malloc((r->tokens + 1) * sizeof *logp);
     r->id = id, r->token_logp = logp;
     if (!id || !logp) return error_memory(err, r->tokens * sizeof *id, "a translation");
-    for (int i = first; i < last; i++) {
+    for (int i = 0; i < p->n; i++) {
         const struct translation *x = &p->sentence[i].out[rank];
         size_t n = x->ids.n + x->ended;
         if (rank == 0) r->flags |= p->flags[i];
@@ -191,45 +190,39 @@ static enum heed_status join_empty(struct heed_result *r, struct heed_error *err
 }
 
 /* Whether translation `rank` of a text was found: of all of its pieces. */
-static bool is_found(const struct pieces *p, int text, int rank)
+static bool is_found(const struct pieces *p, int rank)
 {
-    int first, last;
-    pieces_of(p, text, &first, &last);
-    for (int i = first; i < last; i++)
+    for (int i = 0; i < p->n; i++)
         if (!p->sentence[i].out[rank].ids.v) return false;
-    return first < last;
+    return p->n > 0;
 }
 
-static enum heed_status join(const struct pieces *p, const struct heed_tokenizer *t, int text,
-                             int rank, struct heed_error *err)
+static enum heed_status join(const struct pieces *p, const struct heed_tokenizer *t, int rank,
+                             struct heed_result *result, struct heed_error *err)
 {
-    const struct text *x = &p->text[text];
-    int first, last;
-    pieces_of(p, text, &first, &last);
     struct string s = {0};
     struct strings left_out = {0};
     struct heed_result sum = {0};
     enum heed_status status = append(&s, "", 0, err);
-    for (int i = x->first; i < x[1].first && !status; i++)
-        status = append_part(&s, &left_out, p, t, text, i, rank, err);
-    if (!status) status = add_up(p, t, first, last, rank, &sum, err);
+    for (int i = 0; i < p->parts && !status; i++)
+        status = append_part(&s, &left_out, p, t, i, rank, err);
+    if (!status) status = add_up(p, t, rank, &sum, err);
     if (left_out.n) sum.flags |= HEED_FLAG_UNSPELLED;
     sum.text = s.v;
     sum.len = s.n;
     sum.left_out = (const char *const *)left_out.v;
     sum.left_out_n = left_out.n;
-    x->result[rank] = sum;
+    *result = sum;
     return status;
 }
 
-enum heed_status text_join(const struct pieces *p, const struct heed_tokenizer *t, int text,
-                           int *found, struct heed_error *err)
+enum heed_status text_join(const struct pieces *p, const struct heed_tokenizer *t,
+                           struct heed_result *result, int *found, struct heed_error *err)
 {
-    const struct text *x = &p->text[text];
     *found = 1;
-    if (x->refused) return join_empty(x->result, err);
-    enum heed_status status = join(p, t, text, 0, err);
-    for (; *found < x->nbest && is_found(p, text, *found) && !status; (*found)++)
-        status = join(p, t, text, *found, err);
+    if (p->refused) return join_empty(result, err);
+    enum heed_status status = join(p, t, 0, result, err);
+    for (; *found < p->nbest && is_found(p, *found) && !status; (*found)++)
+        status = join(p, t, *found, &result[*found], err);
     return status;
 }

@@ -1,16 +1,16 @@
 /*
- * join.h - from the translations of pieces, which a search found, to the translations of texts.
+ * join.h - from the translations of pieces, which a search found, to the translations of a text.
  */
 #ifndef HEED_DECODE_JOIN_H
 #define HEED_DECODE_JOIN_H
 #include "decode/pieces.h"
 
-/* Makes the results of a text from what was found for its pieces. *found: how many there are, at
- * least 1: the only one of a text without tokens, or of one that was refused, is empty. What was
- * not read of the text is not in them yet (restore.h). The caller frees text, id, token_logp and
- * left_out of each result, on failure too. */
-enum heed_status text_join(const struct pieces *p, const struct heed_tokenizer *t, int text,
-                           int *found, struct heed_error *err);
+/* Makes the results of a text, result[nbest], from what was found for its pieces. *found: how many
+ * there are, at least 1: the only one of a text without tokens, or of one that was refused, is
+ * empty. What was not read of the text is not in them yet (restore.h). The caller frees text, id,
+ * token_logp and left_out of each result, on failure too. */
+enum heed_status text_join(const struct pieces *p, const struct heed_tokenizer *t,
+                           struct heed_result *result, int *found, struct heed_error *err);
 
 /* Copies of strings. {0} is empty. */
 struct strings {
@@ -32,7 +32,7 @@ struct target {
 };
 /* Makes *x, {0} before; the caller releases it, on failure too. */
 enum heed_status target_make(struct target *x, const struct pieces *p,
-                             const struct heed_tokenizer *t, int text, int part, int rank,
+                             const struct heed_tokenizer *t, int part, int rank,
                              struct heed_error *err);
 void target_release(struct target *x);
 

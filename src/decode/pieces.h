@@ -1,13 +1,12 @@
 /*
- * pieces.h - from the texts of a call to the sentences of a search.
+ * pieces.h - from the text of a request to the sentences of a search.
  *
  * A text consists of parts, a part of pieces, and a piece is one sentence of the search. A short
  * text is one part. A long one has a part for each of its sentences, where short sentences are
  * joined with the next. A part longer than the model takes is cut into several pieces; any other is
- * one piece. Every text is treated by itself, so that its translation does not depend on the
- * others.
+ * one piece.
  *
- * Call order: {0}; pieces_fill; search_run; text_join (join.h) for each text; pieces_release.
+ * Call order: {0}; pieces_fill; a search for the sentences; text_join (join.h); pieces_release.
  */
 #ifndef HEED_DECODE_PIECES_H
 #define HEED_DECODE_PIECES_H
@@ -22,8 +21,7 @@ struct part {
     size_t *target;         /* [nbest] where it begins in each translation of its text */
 };
 
-/* A text of the call. */
-struct text {
+struct pieces {
     const struct heed_request *request;
     struct heed_translate_options o; /* of the request, or the defaults */
     const char *read;                /* what the model reads: the text, or spelling.read */
@@ -32,16 +30,10 @@ struct text {
     struct heed_ids tag;             /* the language tag before each piece; empty: none */
     struct heed_ids *phrase;         /* [phrases] the required phrases, then the banned ones */
     int phrases;
-    int first;                  /* its first part; the next text begins behind its last */
     int nbest;                  /* translations that are asked for */
-    struct heed_result *result; /* [nbest] they become these */
-    struct heed_error *refused; /* why it is not translated; NULL: it is */
-};
+    struct heed_error *refused; /* why the text is not translated; NULL: it is */
 
-struct pieces {
-    struct text *text; /* [texts + 1] */
-    int texts;
-    struct heed_ids ids; /* of every text, end to end, without tags */
+    struct heed_ids ids; /* of the text, without tags */
     struct part *part;   /* [parts + 1] */
     int parts;
     size_t parts_cap;
@@ -49,27 +41,24 @@ struct pieces {
     unsigned *flags;           /* [n] of the best translation of each; see heed_flag */
     int n;
     int32_t *tagged;         /* the ids with the tag before each piece */
-    struct translation *out; /* [outs] the translations of all pieces, end to end */
-    size_t outs;
-    size_t *target; /* those of all parts, end to end */
+    struct translation *out; /* [n * nbest] the translations of all pieces, end to end */
+    size_t *target;          /* those of all parts, end to end */
 };
 
-/* Makes the pieces of n texts. A text whose request makes no sense is refused, and the others are
- * not affected. longest: tokens of a sentence that the model takes, end mark included. The requests
- * must live until the last join. */
+/* Makes the pieces of a text. A text whose request makes no sense is refused: it has no pieces.
+ * longest: tokens of a sentence that the model takes, end mark included. The request must live as
+ * long as the pieces. */
 enum heed_status pieces_fill(struct pieces *p, const struct heed_tokenizer *t, int longest,
-                             const struct heed_request *request, int n, struct heed_error *err);
+                             const struct heed_request *request, struct heed_error *err);
 void pieces_release(struct pieces *p);
-/* Takes a text out of what is searched for; its answer will say why. */
-enum heed_status pieces_refuse(struct pieces *p, int text, const struct heed_error *why,
+/* The text is not translated, for the reason `why`, which the answer will give. */
+enum heed_status pieces_refuse(struct pieces *p, const struct heed_error *why,
                                struct heed_error *err);
-/* The pieces of a text are [*first, *last). */
-void pieces_of(const struct pieces *p, int text, int *first, int *last);
 
-/* Gives the pieces of a text the constraints of its request: the prefix to the first, the phrases
- * to all. HEED_EARG where they contradict each other or do not fit. In constraints.c, called by
+/* Gives the pieces the constraints of the request: the prefix to the first, the phrases to all.
+ * HEED_EARG where they contradict each other or do not fit. In constraints.c, called by
  * pieces_fill. */
-enum heed_status constraints_make(struct pieces *p, const struct heed_tokenizer *t, int text,
-                                  int longest, struct heed_error *err);
+enum heed_status constraints_make(struct pieces *p, const struct heed_tokenizer *t, int longest,
+                                  struct heed_error *err);
 
 #endif

@@ -449,8 +449,7 @@ static enum heed_status decode(struct search *s, struct heed_error *err)
 
 /* ---- the search ---- */
 
-/* Forgets all sentences. */
-static void search_stop(struct search *s)
+void search_drop_all(struct search *s)
 {
     while (s->open) slot_close(s, &s->slot[--s->open]);
     s->waiting = s->finished = (struct queue){0};
@@ -459,7 +458,7 @@ static void search_stop(struct search *s)
 void search_free(struct search *s)
 {
     if (!s) return;
-    search_stop(s);
+    search_drop_all(s);
     memory_free(s);
     free(s);
 }
@@ -474,7 +473,7 @@ enum heed_status search_advance(struct search *s, struct heed_error *err)
 {
     enum heed_status status = take_in(s, err);
     if (!status && s->open) status = decode(s, err);
-    if (status) search_stop(s);
+    if (status) search_drop_all(s);
     return status;
 }
 

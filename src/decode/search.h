@@ -54,6 +54,7 @@ struct sentence {
      * Only for an output that is given as a whole (must.prefix). 0: no attention is kept. */
     int attention_layer;
     struct translation *out; /* [beam.nbest], zeroed by the caller */
+    void *owner;             /* for the caller */
     struct sentence *next;   /* in the list that it is in; the search sets it */
 };
 
@@ -71,6 +72,8 @@ struct sentence *search_finished(struct search *s);
 bool search_idle(const struct search *s);
 /* Takes back a sentence that was added and has not been returned. */
 void search_drop(struct search *s, struct sentence *x);
+/* Takes back all. */
+void search_drop_all(struct search *s);
 
 /* Translates n sentences, longest first. There must be no others. */
 enum heed_status search_run(struct search *s, struct sentence *sentence, int n,

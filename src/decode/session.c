@@ -1,12 +1,11 @@
 /*
- * session.c - heed.h's session: opened, and freed with the answers of its last call.
+ * session.c - heed.h's session: opened, and freed with its requests.
  */
 #include "decode/session.h"
 
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "decode/join.h"
 #include "ops/engine.h"
 #include "tokens/tokenizer.h"
 
@@ -47,33 +46,11 @@ struct heed_session *heed_session_open(const struct heed_model *m,
     return s;
 }
 
-static void result_release(struct heed_result *r)
-{
-    free((char *)r->text);
-    free((int32_t *)r->id);
-    free((float *)r->token_logp);
-    free((struct heed_alignment *)r->alignment);
-    strings_release(&(struct strings){(char **)r->copied, r->copied_n});
-    strings_release(&(struct strings){(char **)r->left_out, r->left_out_n});
-}
-
-void session_forget(struct heed_session *s)
-{
-    for (size_t i = 0; i < s->results; i++) result_release(&s->result[i]);
-    for (int i = 0; i < s->answers; i++) free((char *)s->answer[i].why);
-    free(s->result);
-    free(s->answer);
-    s->result = NULL;
-    s->answer = NULL;
-    s->results = 0;
-    s->answers = 0;
-}
-
 void heed_session_free(struct heed_session *s)
 {
     if (!s) return;
-    session_forget(s);
     search_free(s->search);
+    session_forget(s);
     if (s->be) s->be->op->close(s->be);
     free(s);
 }

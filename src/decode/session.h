@@ -11,26 +11,27 @@ struct heed_model {
     struct heed_tokenizer *tokenizer;
 };
 
+struct job; /* job.h */
+struct jobs {
+    struct job *first, *last;
+};
+
 struct heed_session {
     const struct heed_model *m;
     struct backend *be; /* of its own, since a backend serves one thread */
     struct search *search;
-    /* of the last call */
-    struct heed_answer *answer; /* [answers] */
-    int answers;
-    struct heed_result *result; /* [results] those of all answers, end to end */
-    size_t results;
+    struct jobs running, done;  /* done: those of heed_submit whose answer was not taken */
+    struct job *taken;          /* whose answer heed_finished returned last */
+    struct job **call;          /* [calls] those of the last call of heed_translate */
+    struct heed_answer *answer; /* [calls] their answers */
+    int calls, calls_left;      /* calls_left: how many of them are not done */
 };
 
-/* Frees the answers of the last call. */
+/* Frees the requests and the answers of a session that has no search any more. */
 void session_forget(struct heed_session *s);
 
 /* The decoder layer that alignments are read from, counted from 0: the last but one, whose
  * attention follows the words best (Garg et al. 2019). */
 int align_layer(const struct heed_config *c);
-
-/* After the join: puts what was not read of the texts into their results, and adds the alignments
- * that are asked for. In finish.c. */
-enum heed_status finish(struct heed_session *s, const struct pieces *p, struct heed_error *err);
 
 #endif

@@ -1,184 +1,185 @@
 /*
- * translate.c - heed_translate: texts to pieces, search, a second search for what went wrong,
- * pieces to texts.
+ * translate.c - requests to a session: submitted one by one, or all those of a call.
  */
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/error.h"
-#include "decode/faults.h"
-#include "decode/join.h"
-#include "decode/session.h"
+#include "decode/job.h"
 
-/* ---- translations that went wrong ---- */
+/* ---- lists of jobs ---- */
 
-/* What is wrong with a translation of a sentence whose source begins with `tag` tokens. */
-static unsigned flags_of(const struct sentence *x, const struct translation *t, size_t tag)
+static void put(struct jobs *l, struct job *j)
 {
-    struct heed_ids src = {x->src.v + tag, x->src.n - tag, 0};
-    return faults_of(&src, t);
+    j->before = l->last;
+    j->next = NULL;
+    *(l->last ? &l->last->next : &l->first) = j;
+    l->last = j;
 }
 
-/* Keeps the translations of the second search for piece i if they mend what was wrong. */
-static void take_better(struct pieces *p, int i, size_t tag, struct translation *again)
+static void take_out(struct jobs *l, struct job *j)
 {
-    const struct sentence *x = &p->sentence[i];
-    unsigned flags = flags_of(x, again, tag);
-    bool mended = !(flags & FAULTS_TO_MEND);
-    for (int k = 0; k < x->beam.nbest && mended; k++) {
-        struct translation swap = x->out[k];
-        x->out[k] = again[k];
-        again[k] = swap;
-    }
-    p->flags[i] = (mended ? flags : p->flags[i]) | HEED_FLAG_RETRIED;
+    *(j->before ? &j->before->next : &l->first) = j->next;
+    *(j->next ? &j->next->before : &l->last) = j->before;
 }
 
-/* A piece that is searched for a second time. */
-struct retry {
-    int piece;
-    size_t tag; /* tokens of its tag */
-};
-
-/* Searches for n pieces once more, where no n-gram may come twice. */
-static enum heed_status retry(struct heed_session *s, struct pieces *p, const struct retry *which,
-                              int n, struct heed_error *err)
+/* Frees the jobs of a list, whose sentences the search has forgotten. */
+static void free_all(struct jobs *l)
 {
-    enum { NO_REPEAT = 3 };
-    size_t outs = 0;
-    for (int i = 0; i < n; i++) outs += p->sentence[which[i].piece].beam.nbest;
-    struct sentence *x = malloc((n + 1) * sizeof *x);
-    struct translation *out = calloc(outs + 1, sizeof *out), *at = out;
-    enum heed_status status =
-        x && out ? HEED_OK : error_memory(err, outs * sizeof *out, "a second search");
-    for (int i = 0; i < n && !status; i++, at += x[i - 1].beam.nbest) {
-        x[i] = p->sentence[which[i].piece];
-        x[i].beam.no_repeat = NO_REPEAT;
-        x[i].out = at;
+    for (struct job *j = l->first, *next; j; j = next) {
+        next = j->next;
+        j->left = 0;
+        job_free(j);
     }
-    if (!status) status = search_run(s->search, x, n, err);
-    for (int i = 0; i < n && !status; i++) take_better(p, which[i].piece, which[i].tag, x[i].out);
-    for (size_t i = 0; out && i < outs; i++) translation_release(&out[i]);
-    free(x);
-    free(out);
+    *l = (struct jobs){0};
+}
+
+/* Frees what the last call of heed_translate returned. */
+static void forget_call(struct heed_session *s)
+{
+    for (int i = 0; i < s->calls; i++) job_free(s->call[i]);
+    free(s->call);
+    free(s->answer);
+    s->call = NULL;
+    s->answer = NULL;
+    s->calls = s->calls_left = 0;
+}
+
+void session_forget(struct heed_session *s)
+{
+    free_all(&s->running);
+    free_all(&s->done);
+    job_free(s->taken);
+    s->taken = NULL;
+    forget_call(s);
+}
+
+/* After a failure: takes back all that is under way. Returns the status. */
+static enum heed_status give_up(struct heed_session *s, enum heed_status status)
+{
+    search_drop_all(s->search);
+    for (int i = 0; i < s->calls; i++)
+        if (s->call[i] && !s->call[i]->done) s->call[i] = NULL; /* `running` has it */
+    free_all(&s->running);
     return status;
 }
 
-/* Looks for faults in the best translation of every piece; loops and outputs without an end are
- * searched for a second time, unless the options forbid repeats already. */
-static enum heed_status mend(struct heed_session *s, struct pieces *p, struct heed_error *err)
+/* ---- one by one ---- */
+
+static enum heed_status check_request(const struct heed_session *s,
+                                      const struct heed_request *request, struct heed_error *err)
 {
-    struct retry *bad = malloc((p->n + 1) * sizeof *bad);
-    if (!bad) return error_memory(err, p->n * sizeof *bad, "the flags of translations");
-    int n = 0;
-    for (int i = 0; i < p->texts; i++) {
-        const struct text *x = &p->text[i];
-        int first, last;
-        pieces_of(p, i, &first, &last);
-        for (int k = first; k < last; k++) {
-            const struct sentence *y = &p->sentence[k];
-            if (!y->src.n || y->out->broken) continue;
-            p->flags[k] = flags_of(y, y->out, x->tag.n);
-            if ((p->flags[k] & FAULTS_TO_MEND) && !x->request->given && !x->o.no_repeat_ngram)
-                bad[n++] = (struct retry){k, x->tag.n};
+    if (!s) return error_null(err, "session");
+    if (!request) return error_null(err, "request");
+    return request->text ? HEED_OK : error_null(err, "request->text");
+}
+
+/* A job moves on where the search has finished all sentences of its stage. */
+static enum heed_status move_on(struct heed_session *s, struct job *j, struct heed_error *err)
+{
+    enum heed_status status = j->left ? HEED_OK : job_next(j, err);
+    if (!j->done) return status;
+    take_out(&s->running, j);
+    if (j->in_call)
+        s->calls_left--;
+    else
+        put(&s->done, j);
+    return status;
+}
+
+static enum heed_status begin(struct heed_session *s, const struct heed_request *request,
+                              struct job **out, struct heed_error *err)
+{
+    enum heed_status status = job_open(out, s, request, err);
+    if (!status) put(&s->running, *out);
+    return status;
+}
+
+enum heed_status heed_submit(struct heed_session *s, const struct heed_request *request,
+                             const void *user, struct heed_error *err)
+{
+    struct job *j;
+    enum heed_status status = check_request(s, request, err);
+    if (!status) status = begin(s, request, &j, err);
+    if (status) return status;
+    j->user = user;
+    status = move_on(s, j, err);
+    return status ? give_up(s, status) : HEED_OK;
+}
+
+enum heed_status heed_advance(struct heed_session *s, struct heed_error *err)
+{
+    if (!s) return error_null(err, "session");
+    enum heed_status status = search_advance(s->search, err);
+    for (struct sentence *x; !status && (x = search_finished(s->search));) {
+        struct job *j = x->owner;
+        j->left--;
+        status = move_on(s, j, err);
+    }
+    return status ? give_up(s, status) : HEED_OK;
+}
+
+const struct heed_answer *heed_finished(struct heed_session *s, const void **user)
+{
+    if (!s) return NULL;
+    job_free(s->taken);
+    s->taken = s->done.first;
+    if (!s->taken) return NULL;
+    take_out(&s->done, s->taken);
+    if (user) *user = s->taken->user;
+    return &s->taken->answer;
+}
+
+void heed_cancel(struct heed_session *s, const void *user)
+{
+    if (!s) return;
+    struct jobs *lists[] = {&s->running, &s->done};
+    for (int i = 0; i < 2; i++)
+        for (struct job *j = lists[i]->first, *next; j; j = next) {
+            next = j->next;
+            if (j->in_call || j->user != user) continue;
+            take_out(lists[i], j);
+            job_free(j);
         }
+}
+
+/* ---- all requests of a call ---- */
+
+static enum heed_status call_open(struct heed_session *s, int n, struct heed_error *err)
+{
+    s->call = calloc((size_t)n + 1, sizeof *s->call);
+    s->answer = calloc((size_t)n + 1, sizeof *s->answer);
+    if (!s->call || !s->answer) return error_memory(err, n * sizeof *s->answer, "requests");
+    s->calls = s->calls_left = n;
+    return HEED_OK;
+}
+
+static enum heed_status translate(struct heed_session *s, const struct heed_request *request, int n,
+                                  struct heed_error *err)
+{
+    enum heed_status status = call_open(s, n, err);
+    for (int i = 0; i < n && !status; i++) {
+        status = begin(s, &request[i], &s->call[i], err);
+        if (status) break;
+        s->call[i]->in_call = true;
+        status = move_on(s, s->call[i], err);
     }
-    enum heed_status status = n ? retry(s, p, bad, n, err) : HEED_OK;
-    free(bad);
+    while (!status && s->calls_left) status = heed_advance(s, err);
+    for (int i = 0; i < n && !status; i++) s->answer[i] = s->call[i]->answer;
     return status;
-}
-
-/* HEED_OK, or why a sentence has no translation, or none whose scores are finite. The limit on
- * scores keeps sums over the sentences of a text finite too. */
-static enum heed_status check_found(const struct sentence *x, bool given, struct heed_error *why)
-{
-    const double most = 1e30;
-    bool finite = !x->out->broken, found = x->out->ids.v;
-    if (!x->src.n && !x->must.prefix.n) return HEED_OK; /* there was nothing to search for */
-    for (int k = 0; k < x->beam.nbest; k++) finite = finite && fabs(x->out[k].logp) < most;
-    if (!finite || (!found && given))
-        return error_set(why, HEED_ENUMERIC,
-                         "the model gives it no score that is a finite number: its weights are "
-                         "damaged or far too large");
-    return found ? HEED_OK
-                 : error_set(why, HEED_EARG,
-                             "nothing is left to say: every token is banned, comes too early or "
-                             "repeats what may not be repeated");
-}
-
-static enum heed_status refuse_unfound(struct pieces *p, struct heed_error *err)
-{
-    for (int i = 0; i < p->texts; i++) {
-        struct heed_error why = {0};
-        int first, last;
-        pieces_of(p, i, &first, &last);
-        for (int k = first; k < last && !why.status; k++)
-            check_found(&p->sentence[k], p->text[i].request->given, &why);
-        enum heed_status status = why.status ? pieces_refuse(p, i, &why, err) : HEED_OK;
-        if (status) return status;
-    }
-    return HEED_OK;
-}
-
-/* ---- answers ---- */
-
-static enum heed_status answers_open(struct heed_session *s, struct pieces *p,
-                                     struct heed_error *err)
-{
-    size_t n = 0;
-    for (int i = 0; i < p->texts; i++) n += p->text[i].nbest;
-    s->answer = calloc((size_t)p->texts + 1, sizeof *s->answer);
-    s->result = s->answer ? calloc(n + 1, sizeof *s->result) : NULL;
-    if (!s->result) return error_memory(err, n * sizeof *s->result, "translations");
-    s->answers = p->texts;
-    s->results = n;
-    struct heed_result *at = s->result;
-    for (int i = 0; i < p->texts; i++) {
-        s->answer[i].result = p->text[i].result = at;
-        at += p->text[i].nbest;
-    }
-    return HEED_OK;
-}
-
-/* The answer to a text, with its translations as they were found. */
-static enum heed_status answer(struct heed_session *s, const struct pieces *p, int text,
-                               struct heed_error *err)
-{
-    const struct heed_error *refused = p->text[text].refused;
-    struct heed_answer *a = &s->answer[text];
-    enum heed_status status = text_join(p, s->m->tokenizer, text, &a->n, err);
-    if (!refused || status) return status;
-    a->status = refused->status;
-    a->why = strdup(refused->text);
-    return a->why ? HEED_OK : error_memory(err, strlen(refused->text) + 1, "an answer");
-}
-
-static enum heed_status translate(struct heed_session *s, struct pieces *p,
-                                  const struct heed_request *request, int n, struct heed_error *err)
-{
-    enum heed_status status =
-        pieces_fill(p, s->m->tokenizer, s->m->p->config.max_length, request, n, err);
-    if (!status) status = search_run(s->search, p->sentence, p->n, err);
-    if (!status) status = mend(s, p, err);
-    if (!status) status = refuse_unfound(p, err);
-    if (!status) status = answers_open(s, p, err);
-    for (int i = 0; i < n && !status; i++) status = answer(s, p, i, err);
-    return status ? status : finish(s, p, err);
 }
 
 enum heed_status heed_translate(struct heed_session *s, const struct heed_request *request, int n,
                                 const struct heed_answer **out, struct heed_error *err)
 {
-    struct pieces p = {0};
     if (!s) return error_null(err, "session");
     if (!out) return error_null(err, "out");
     if (n < 0) return error_set(err, HEED_EARG, "there are %d requests, expected at least 0", n);
     if (n && !request) return error_null(err, "request");
     for (int i = 0; i < n; i++)
         if (!request[i].text) return error_set(err, HEED_EARG, "request[%d].text is NULL", i);
-    session_forget(s);
-    enum heed_status status = translate(s, &p, request, n, err);
-    pieces_release(&p);
-    if (!status) *out = s->answer;
-    return status;
+    forget_call(s);
+    enum heed_status status = translate(s, request, n, err);
+    if (status) return give_up(s, status);
+    *out = s->answer;
+    return HEED_OK;
 }
