@@ -313,8 +313,8 @@ static __device__ void store_output(const struct work &w, const struct panels &m
     for (int at = threadIdx.x; at < n * w.cols; at += THREADS) {
         int r = at / w.cols, c = at % w.cols, row = j.q0 + i + r;
         const float *out = m.out + r * w.size.ldz;
-        set(w.a.o, row, (j.head + h) * j.dv + w.col + c, out[c] * inverse(out[w.cols]));
-        if (w.col + c == 0) set(w.a.lse, row, j.head + h, out[w.cols]);
+        set_element(w.a.o, row, (j.head + h) * j.dv + w.col + c, out[c] * inverse(out[w.cols]));
+        if (w.col + c == 0) set_element(w.a.lse, row, j.head + h, out[w.cols]);
     }
 }
 
@@ -326,14 +326,14 @@ static __device__ void store_gradient(const struct work &w, const struct panels 
         int r = at / w.cols, c = at % w.cols, col = w.col + c;
         float x = m.out[r * w.size.ldz + c];
         if (w.s.kind == DV) {
-            set(w.g.dv, j.k0 + i + r, j.kv_head * j.dv + col, x);
+            set_element(w.g.dv, j.k0 + i + r, j.kv_head * j.dv + col, x);
             continue;
         }
         x *= phi_slope(factor_at(w, w.s.result, h, i + r, col));
         if (w.s.kind == DQ)
-            set(w.g.dq, j.q0 + i + r, (j.head + h) * j.dk + col, x);
+            set_element(w.g.dq, j.q0 + i + r, (j.head + h) * j.dk + col, x);
         else
-            set(w.g.dk, j.k0 + i + r, j.kv_head * j.dk + col, x);
+            set_element(w.g.dk, j.k0 + i + r, j.kv_head * j.dk + col, x);
     }
 }
 

@@ -323,8 +323,8 @@ template <int D, enum kind K>
 static __device__ void store(struct work<D, K> &w, struct source to, float up, float down, int i,
                              int n)
 {
-    store_rows<D>(w.out, up, down, w.m.x, w.warp * 16, (bf16 *)to.p, to.ld, i + w.warp * 16, i + n,
-                  w.lane);
+    store_rows<D>(w.out, up, down, w.m.x, w.warp * 16, (bf16 *)to.p, D, to.ld, i + w.warp * 16,
+                  i + n, w.lane);
 }
 
 template <int D, enum kind K>
@@ -336,7 +336,7 @@ static __device__ void store_output(struct work<D, K> &w, int h, int i, int n)
         w.sum[r] += __shfl_xor_sync(ALL_LANES, w.sum[r], 1);
         w.sum[r] += __shfl_xor_sync(ALL_LANES, w.sum[r], 2);
         if (w.lane % 4 == 0 && row + r * 8 < n)
-            set(w.a.lse, w.j.q0 + i + row + r * 8, w.j.head + h, w.sum[r]);
+            set_element(w.a.lse, w.j.q0 + i + row + r * 8, w.j.head + h, w.sum[r]);
     }
     store(w, of_queries(w, w.a.o, h), inverse(w.sum[0]), inverse(w.sum[1]), i, n);
 }

@@ -1,26 +1,11 @@
 /*
- * linear_device.h - what the kernels of linear attention share: single numbers of matrices, phi,
- * and where a sentence and a head are.
+ * linear_device.h - what the kernels of linear attention share: phi, and where a sentence and a
+ * head are.
  */
 #ifndef HEED_OPS_CUDA_LINEAR_DEVICE_H
 #define HEED_OPS_CUDA_LINEAR_DEVICE_H
+#include "ops/cuda/attention_device.h"
 #include "ops/cuda/device.h"
-
-static __device__ inline float element(const struct mat &m, int row, int col)
-{
-    size_t at = (size_t)row * m.ld + col;
-    return m.type == TYPE_BF16 ? __bfloat162float(((const bf16 *)m.p)[at])
-                               : ((const float *)m.p)[at];
-}
-
-static __device__ inline void set(const struct mat &m, int row, int col, float x)
-{
-    size_t at = (size_t)row * m.ld + col;
-    if (m.type == TYPE_BF16)
-        ((bf16 *)m.p)[at] = __float2bfloat16_rn(x);
-    else
-        ((float *)m.p)[at] = x;
-}
 
 static __device__ inline float phi(float x)
 {

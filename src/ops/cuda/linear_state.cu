@@ -36,7 +36,7 @@ static __device__ void step_query(const struct attention &a, const struct job &j
 {
     int warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
     float sum = step_sum(j, from, to, m);
-    if (threadIdx.x == 0) set(a.lse, row, head, sum);
+    if (threadIdx.x == 0) set_element(a.lse, row, head, sum);
     for (int d0 = 0; d0 < j.dv; d0 += COLUMNS) {
         float v[4], o[4] = {0, 0, 0, 0};
 #pragma unroll
@@ -61,7 +61,7 @@ static __device__ void step_query(const struct attention &a, const struct job &j
             float x = 0;
 #pragma unroll
             for (int w = 0; w < WARPS; w++) x += m.part[w][d];
-            set(a.o, row, head * j.dv + d0 + d, x * inverse(sum));
+            set_element(a.o, row, head * j.dv + d0 + d, x * inverse(sum));
         }
         __syncthreads();
     }
