@@ -835,6 +835,8 @@ struct heed_study_options {
     struct heed_train_options train;
     int vocab_size;
     struct heed_corpus test; /* what the models are scored on at the end; n == 0: train.valid */
+    int longest, widest; /* table1: most positions, and numbers of a vector; train.precision is read
+                          * as well */
     void (*event)(void *user, const struct heed_study_event *e); /* may be NULL */
     void *user;
 };

@@ -48,6 +48,19 @@ rm "$dir/s/rows/dk64.json"
 accepts reproduce scaling --out "$dir/s"
 cmp -s "$dir/before" "$dir/s/report.md" || fail "a row that is computed again has other numbers"
 
+# ---- one layer of each kind ----
+
+accepts reproduce table1 --out "$dir/t1" --longest 32 --widest 64
+grep -q '^| 32 | 1 | 33 | 32 | 8 |$' "$dir/t1/report.md" || fail "table1: path lengths of distance 32"
+ms=$(awk '/"forward_ms"/ { f = $2 + 0 } /"backward_ms"/ { printf "%.9f\n", f + $2; exit }' "$dir/t1/rows/recurrent-d64.json")
+cell=$(awk -F ' *\\| *' '/^Milliseconds/ { on = 1 } on && $2 == 16 { print $4; exit }' "$dir/t1/report.md")
+digits=${cell%% *}
+digits=${digits#*.}
+same_number "${cell%% *}" "$ms" ${#digits}
+for picture in time path; do
+    [ -f "$dir/t1/$picture.svg" ] || fail "table1: no $picture.svg"
+done
+
 # ---- trainings: every number comes from the rows, and these from the log ----
 
 mkdir "$dir/whole" "$dir/cut"
@@ -127,6 +140,7 @@ refuses 1 "missing" reproduce table3 --out x $tiny --src "$dir/missing" --tgt "$
 refuses 1 "cannot create directory" reproduce scaling --out "$dir/a/x"
 refuses 2 "was begun with steps 12, found 13" reproduce schedule --out cut/s ${tiny/--steps 12/--steps 13}
 refuses 2 "was begun with study \"schedule\", found \"scaling\"" reproduce scaling --out cut/s
+refuses 2 "was begun with longest 32, found 64" reproduce table1 --out t1 --longest 64 --widest 64
 refuses 2 "train-length is 70, expected at most 50" reproduce length --out x $tiny --train-length 70
 printf '{"row": ' >"$dir/s/rows/dk64.json"
 refuses 1 "rows/dk64.json is not a JSON object" reproduce scaling --out "$dir/s"

@@ -56,7 +56,7 @@ for study in "${@:-scaling table1 table3 schedule length table2}"; do
     for one in $study; do
         case $one in
         scaling) reproduce scaling ;;
-        table1) reproduce table1 ;;
+        table1) reproduce table1 --precision "$precision" --longest 4096 --widest 1024 ;;
         table3) train table3 "${small[@]}" --steps 8000 ;;
         schedule) train schedule "${small[@]}" --steps 4000 ;;
         length) train length "${small[@]}" --steps 8000 --train-length 25 "${test[@]}" ;;

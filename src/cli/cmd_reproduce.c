@@ -82,6 +82,10 @@ static void add_study_options(struct option_table *table, struct reproduce *c)
         {"rows", "NAMES", "compute these rows only, such as A1,B2", .string = &c->rows},
         {"minutes", "X", "stop after so long; the same command goes on. 0: no limit",
          .number = &c->minutes, .max = 1e6},
+        {"longest", "N", "table1: most positions of a sentence", .integer = &c->o.longest,
+         .min = 16, .max = 1 << 19},
+        {"widest", "N", "table1: greatest width of a layer", .integer = &c->o.widest, .min = 64,
+         .max = 8192},
         {"jobs", "N", "processes that compute rows at the same time", .integer = &c->jobs, .min = 1,
          .max = JOBS_MAX},
     };
@@ -214,7 +218,7 @@ static int finish(struct reproduce *c, int argc, char **argv)
         fprintf(stderr, "%s/report.md is written%s\n", c->o.out,
                 left ? "; rows are left, and the same command goes on with them" : "");
     }
-    if (!interrupt_number()) return CLI_DONE;
+    if (!interrupt_number() || !left) return CLI_DONE;
     if (!c->common.quiet) interrupt_say_how_to_go_on(argc, argv, NULL);
     return interrupt_end();
 }

@@ -272,6 +272,7 @@ const struct experiment length_experiment = {
     .title = "Sentences longer than those of training",
     .trains = true,
     .plan = plan,
+    .settings = training_settings,
     .compute = compute,
     .finish = training_finish,
     .report = report,

@@ -170,6 +170,7 @@ const struct experiment schedule_experiment = {
     .title = "Training with and without warm-up (paper 5.3)",
     .trains = true,
     .plan = plan,
+    .settings = training_settings,
     .compute = compute,
     .finish = training_finish,
     .report = report,

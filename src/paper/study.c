@@ -24,8 +24,8 @@
 #include "paper/training.h"
 
 static const struct experiment *const EXPERIMENT[] = {
-    &table2_experiment, &table3_experiment,   &scaling_experiment,
-    &length_experiment, &schedule_experiment,
+    &table1_experiment,  &table2_experiment, &table3_experiment,
+    &scaling_experiment, &length_experiment, &schedule_experiment,
 };
 enum { EXPERIMENTS = sizeof EXPERIMENT / sizeof *EXPERIMENT, FILE_MOST = 16 << 20 };
 
@@ -229,7 +229,7 @@ static enum heed_status make_settings(struct heed_study *s, struct heed_error *e
         json_pack("{ss ss ss sI}", "study", s->x->name, "command", s->o.command ? s->o.command : "",
                   "device", s->engine->device, "seed", (json_int_t)s->o.seed);
     if (!s->settings) return error_memory(err, 1024, "a study");
-    return s->x->trains ? training_settings(s, s->settings, err) : HEED_OK;
+    return s->x->settings ? s->x->settings(s, s->settings, err) : HEED_OK;
 }
 
 /* The options of the study in the directory must be those that are given: rows that were computed
@@ -285,8 +285,11 @@ static enum heed_status open_directory(struct heed_study *s, struct heed_error *
 
 struct heed_study_options heed_study_defaults(void)
 {
-    return (struct heed_study_options){
-        .train = heed_train_defaults(), .seed = 1, .vocab_size = 8000};
+    return (struct heed_study_options){.train = heed_train_defaults(),
+                                       .seed = 1,
+                                       .vocab_size = 8000,
+                                       .longest = 2048,
+                                       .widest = 512};
 }
 
 struct heed_study *heed_study_open(struct heed_engine *e, const struct heed_study_options *o,

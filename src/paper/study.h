@@ -30,6 +30,8 @@ struct experiment {
     bool trains;
     /* Adds the rows with study_add_row. */
     enum heed_status (*plan)(struct heed_study *s, struct heed_error *err);
+    /* Adds the options that rows depend on, besides device and seed; NULL: none. */
+    enum heed_status (*settings)(struct heed_study *s, json_t *settings, struct heed_error *err);
     /* Fills `result`, which is empty. Where study_stopping says so it returns early, with *done
      * false. */
     enum heed_status (*compute)(struct heed_study *s, const struct row *r, json_t *result,
@@ -40,8 +42,8 @@ struct experiment {
     enum heed_status (*report)(struct heed_study *s, FILE *md, struct heed_error *err);
 };
 
-extern const struct experiment scaling_experiment, schedule_experiment, table2_experiment,
-    table3_experiment, length_experiment;
+extern const struct experiment table1_experiment, scaling_experiment, schedule_experiment,
+    table2_experiment, table3_experiment, length_experiment;
 
 struct heed_study {
     struct heed_study_options o;

@@ -193,6 +193,7 @@ const struct experiment table2_experiment = {
     .title = "Table 2: BLEU and what training costs",
     .trains = true,
     .plan = plan,
+    .settings = training_settings,
     .compute = compute,
     .finish = training_finish,
     .report = report,

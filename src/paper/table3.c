@@ -281,6 +281,7 @@ const struct experiment table3_experiment = {
     .title = "Table 3: variations of the base model",
     .trains = true,
     .plan = plan,
+    .settings = training_settings,
     .compute = compute,
     .finish = training_finish,
     .report = report,

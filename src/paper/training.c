@@ -181,12 +181,12 @@ static void on_event(void *user, const struct heed_event *e)
 
 /* Trains to the last step. *step: how far it came. */
 static enum heed_status train(struct heed_study *s, const struct row *r,
-                              struct heed_train_options *o, int64_t *step, struct heed_error *err)
+                              struct heed_train_options o, int64_t *step, struct heed_error *err)
 {
     struct listener l = {.s = s, .r = r};
-    o->event = on_event;
-    o->user = &l;
-    l.trainer = heed_trainer_open(s->engine, o, err);
+    o.event = on_event;
+    o.user = &l;
+    l.trainer = heed_trainer_open(s->engine, &o, err);
     if (!l.trainer) return err->status;
     enum heed_status st = heed_trainer_run(l.trainer, err);
     heed_trainer_free(l.trainer);
@@ -294,7 +294,7 @@ enum heed_status training_run(struct heed_study *s, const struct row *r,
     o.valid_bleu = false;
     o.save_every = saves.every ? saves.every : (o.steps + SAVES - 1) / SAVES;
     o.keep = saves.keep ? saves.keep : 1;
-    st = train(s, r, &o, &step, &why);
+    st = train(s, r, o, &step, &why);
     bool diverged = st == HEED_ENUMERIC;
     *done = diverged || (!st && step >= o.steps);
     if (st && !diverged) return error_set(err, st, "%s", why.text);
