@@ -599,8 +599,9 @@ struct heed_attention_view {
     int colours, columns;
 };
 
-/* HEED_PICTURE_TERMINAL draws maps and grids. HEED_PICTURE_JSON has all numbers, whatever the view.
- * *out is malloced and NUL-terminated. */
+/* HEED_PICTURE_TERMINAL draws maps and grids. HEED_PICTURE_JSON has all numbers, whatever the view;
+ * HEED_PICTURE_HTML has them in thousandths, and begins with the view. *out is malloced and
+ * NUL-terminated. */
 HEED_API enum heed_status heed_attention_picture(const struct heed_attention *a,
                                                  enum heed_picture kind,
                                                  const struct heed_attention_view *view,

@@ -96,9 +96,10 @@ static void test_picture(void **state)
     static const float weight[] = {0.25f, 0.75f, 0.5f, 0.5f};
     const struct heed_attention_map map = {1, 1, 2, 2, token, token, weight};
     const struct heed_attention a = {{map, map, map}, 0};
-    static const enum heed_picture kind[] = {HEED_PICTURE_SVG, HEED_PICTURE_JSON};
+    static const enum heed_picture kind[] = {HEED_PICTURE_SVG, HEED_PICTURE_JSON,
+                                             HEED_PICTURE_HTML};
     const struct heed_attention_view view = {0};
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         char *point, *comma;
         setlocale(LC_ALL, "C");
         assert_int_equal(heed_attention_picture(&a, kind[i], &view, &point, NULL), HEED_OK);

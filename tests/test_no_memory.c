@@ -319,7 +319,7 @@ static enum heed_status look_inside(struct heed_error *err)
     struct heed_session *s = heed_session_open(model, NULL, err);
     if (!s) return err->status;
     enum heed_status st = heed_attention_of(s, &request, &a, err);
-    for (int kind = HEED_PICTURE_SVG; kind <= HEED_PICTURE_JSON && !st; kind++)
+    for (int kind = HEED_PICTURE_SVG; kind <= HEED_PICTURE_HTML && !st; kind++)
         for (int drawing = HEED_DRAW_MAP; drawing <= HEED_DRAW_GRID && !st; drawing++) {
             if (kind == HEED_PICTURE_TERMINAL && drawing == HEED_DRAW_LINES) continue;
             const struct heed_attention_view view = {.use = HEED_USE_CROSS,

@@ -52,6 +52,8 @@ fi
 grep -q '<text[^>]*>Straße</text>' "$dir"/*.svg || fail "a word is missing"
 grep -q 'self-attention of the decoder, layer 5 of 6, head 1 of 6' "$dir"/*.svg || fail "a title is missing"
 
+draw --to de --out "$dir/page.html" "$short"
+grep -q '"show":{"kind":"cross","layer":5,"head":0,"drawing":"lines"}' "$dir/page.html" || fail "the page's first view"
 draw --to de --json "$short" >"$dir/a.json"
 draw --to de --out "$dir/b.json" "$short"
 cmp "$dir/a.json" "$dir/b.json" || fail "--json and --out x.json differ"
@@ -97,7 +99,7 @@ refused 2 "--kind is 'encodr', expected one of encoder|decoder|cross; did you me
 refused 2 '--layer is 7, expected 1 to 6' --to de --layer 7 "$short"
 refused 2 '--head is 9, expected 1 to 6' --to de --head 9 --kind encoder "$short"
 refused 2 "--layer is 'two', expected a whole number" --to de --layer two "$short"
-refused 2 "--out is $dir/a.jpg, expected a name that ends in .svg, .png or .json" --to de --out "$dir/a.jpg" "$short"
+refused 2 "--out is $dir/a.jpg, expected a name that ends in .svg, .png, .html or .json" --to de --out "$dir/a.jpg" "$short"
 refused 2 "--out is .svg, expected" --to de --out .svg "$short"
 refused 2 '--lines needs --out FILE' --to de --lines "$short"
 refused 2 '--all shows every layer and head: --head has no effect' --to de --all --head 2 "$short"

@@ -50,7 +50,7 @@ static bool prints_picture(const struct attention *c)
 static int check_options(struct attention *c)
 {
     int code = c->out ? picture_file_init(&c->file, c->out,
-                                          PICTURE_SVG | PICTURE_PNG | PICTURE_JSON)
+                                          PICTURE_SVG | PICTURE_PNG | PICTURE_HTML | PICTURE_JSON)
                       : CLI_DONE;
     if (code != CLI_DONE) return code;
     bool draws = prints_picture(c) || (c->out && c->file.kind != HEED_PICTURE_JSON);
@@ -89,11 +89,12 @@ static int view_of(const struct attention *c, struct heed_attention_view *v)
         return cli_misuse("--head is %d, expected 1 to %d", c->head, config->heads);
     }
     bool every = c->all && !c->given.kind;
+    bool page = c->out && c->file.kind == HEED_PICTURE_HTML; /* which begins with lines */
     *v = (struct heed_attention_view){
         .use = every ? HEED_USES : (enum heed_attention_use)use,
-        .drawing = c->all     ? HEED_DRAW_GRID
-                   : c->lines ? HEED_DRAW_LINES
-                              : HEED_DRAW_MAP,
+        .drawing = c->all             ? HEED_DRAW_GRID
+                   : c->lines || page ? HEED_DRAW_LINES
+                                      : HEED_DRAW_MAP,
         .layer = c->layer     ? c->layer - 1
                  : layers > 1 ? layers - 2
                               : 0,
@@ -191,7 +192,7 @@ int cmd_attention(int argc, char **argv)
         {"lines", NULL, "words in two columns and lines between them, a colour for each head",
          .flag = &c.lines},
         {"all", NULL, "small maps of all layers and heads", .flag = &c.all},
-        {"out", "FILE", "write a picture (.svg, .png) or all numbers (.json)",
+        {"out", "FILE", "write a picture (.svg, .png), a page (.html) or all numbers (.json)",
          .string = &c.out},
         {"theme", NULL, "of a .png; an .svg and an .html follow the reader's", .string = &c.theme,
          .choices = "light|dark", .given = &c.given.theme},
@@ -212,12 +213,13 @@ int cmd_attention(int argc, char **argv)
             "other (encoder), or each token of the translation to those before it (decoder). A "
             "map\n"
             "has a row for each token that looks and a column for each token that is looked at.\n"
-            "Without --out the picture is printed.\n\n"
+            "Without --out the picture is printed. A page (.html) shows every kind, layer and\n"
+            "head, and the lines of a word that is pointed at; it needs no other file.\n\n"
             "For a translation that was found with --prefix, --require or --ban, give what heed\n"
             "translate printed as --translation.",
         .example = "  heed attention --to de \"A dog runs.\"\n"
-                          "  heed attention --to de --kind encoder --layer 5 --lines --out dog.svg \"A "
-                   "dog runs.\"\n"
+                   "  heed attention --to de --out dog.html \"A dog runs.\"\n"
+                   "  heed attention --to de --kind encoder --lines --out dog.svg \"A dog runs.\"\n"
                    "  heed attention --model model --all --out dog.png \"A dog runs.\"",
         .option = option,
         .n = sizeof option / sizeof option[0],

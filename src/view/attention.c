@@ -90,9 +90,9 @@ static enum heed_status check(const struct heed_attention *a, enum heed_picture 
 {
     if (!a) return error_null(err, "attention");
     if (!v) return error_null(err, "view");
-    if ((int)kind < 0 || kind > HEED_PICTURE_JSON)
+    if ((int)kind < 0 || kind > HEED_PICTURE_HTML)
         return error_set(err, HEED_EARG, "kind of picture is %d, expected 0 to %d", (int)kind,
-                         HEED_PICTURE_JSON);
+                         HEED_PICTURE_HTML);
     if (kind == HEED_PICTURE_JSON) return HEED_OK;
     if (kind == HEED_PICTURE_TERMINAL && v->drawing == HEED_DRAW_LINES)
         return error_set(err, HEED_EARG, "a terminal shows no lines, expected a map or a grid");
@@ -123,8 +123,10 @@ static enum heed_status draw_text(const struct heed_attention *a, enum heed_pict
     struct c_locale locale = c_locale_enter();
     if (f && kind == HEED_PICTURE_TERMINAL)
         attention_terminal(f, a, v);
-    else if (f)
+    else if (f && kind == HEED_PICTURE_JSON)
         attention_json(f, a);
+    else if (f)
+        attention_page(f, a, v);
     c_locale_leave(locale);
     bool bad = !f || ferror(f);
     if (f && fclose(f)) bad = true;

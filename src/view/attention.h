@@ -42,5 +42,6 @@ void attention_json(FILE *f, const struct heed_attention *a);
 /* The data of the page: weights in thousandths, and the view it begins with. */
 void attention_json_view(FILE *f, const struct heed_attention *a,
                          const struct heed_attention_view *v);
+void attention_page(FILE *f, const struct heed_attention *a, const struct heed_attention_view *v);
 
 #endif

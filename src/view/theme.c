@@ -131,3 +131,23 @@ void theme_rules(FILE *f, const bool *fills, const bool *strokes, bool dark, boo
         if (strokes[c]) fprintf(f, ".%s-line{stroke:#%02x%02x%02x%s}\n", name, v.r, v.g, v.b, end);
     }
 }
+
+static void variables(FILE *f, bool dark)
+{
+    fputs(":root {\n", f);
+    for (int c = SVG_PAPER; c < SVG_COLOURS; c++) {
+        char name[THEME_CLASS];
+        struct rgb v = theme_rgb((enum svg_colour)c, dark);
+        theme_class(name, (enum svg_colour)c);
+        fprintf(f, "    --%s: #%02x%02x%02x;\n", name, v.r, v.g, v.b);
+    }
+    fputs("}\n", f);
+}
+
+void theme_variables(FILE *f)
+{
+    variables(f, false);
+    fputs("@media (prefers-color-scheme: dark) {\n", f);
+    variables(f, true);
+    fputs("}\n", f);
+}
