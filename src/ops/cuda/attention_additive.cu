@@ -30,7 +30,7 @@ template <int D> struct layout {
     static const int others = TILE / lanes; /* other rows of a thread: lane, lane + lanes, ... */
     static const int group = D / GROUPS;    /* columns between the two groups of a thread */
     static const int pitch = D + 4;         /* floats between rows: no bank conflicts */
-    static const int pair_pitch = TILE + lanes;
+    static const int pair_pitch = TILE + 1;
     static const int tile_floats = TILE * pitch;
     static const int pair_floats = TILE * pair_pitch;
 };
@@ -63,20 +63,26 @@ template <int D> static __device__ __forceinline__ float lanes_max(float x)
 
 /* ---- tiles ---- */
 
+/* A thread writes one column. It starts AHEAD loads before it uses the first; those of rows and
+ * columns that are not there read others instead. */
 template <int D, bool EXP, typename T>
 static __device__ __forceinline__ bool bring_as(float *to, const T *from, int ld, int n, int width)
 {
+    enum { AHEAD = 16 };
+    const int c = threadIdx.x;
     bool far = false;
-    int c = threadIdx.x;
-#pragma unroll 8
-    for (int r = 0; r < TILE; r++) {
-        bool there = r < n && c < width;
-        float x = there ? (float)from[(size_t)r * ld + c] : 0;
-        if (EXP) {
-            far = far || additive_far(x);
-            x = there ? additive_exp(x) : 0;
+    from += min(c, width - 1);
+    for (int r0 = 0; r0 < TILE; r0 += AHEAD) {
+        T x[AHEAD];
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) x[u] = from[(size_t)min(r0 + u, n - 1) * ld];
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) {
+            bool there = r0 + u < n && c < width;
+            float y = (float)x[u];
+            far = far || (EXP && there && additive_far(y));
+            to[(r0 + u) * layout<D>::pitch + c] = !there ? 0 : EXP ? additive_exp(y) : y;
         }
-        to[r * layout<D>::pitch + c] = x;
     }
     return far;
 }
@@ -108,7 +114,25 @@ struct facts {
     uint2 mask;       /* of dropout */
 };
 
-/* The facts of TILE queries from query i on. */
+/* The thread's part of the product of two rows of a head, of which it has every lanes-th column.
+ * Loads come before sums, as in bring_as. */
+template <int D, typename T>
+static __device__ __forceinline__ float row_product(const T *x, const T *y, int width, int lane)
+{
+    T a[COLUMNS], b[COLUMNS];
+    float sum = 0;
+#pragma unroll
+    for (int k = 0; k < COLUMNS; k++) {
+        int c = min(lane + k * layout<D>::lanes, width - 1);
+        a[k] = x[c], b[k] = y[c];
+    }
+#pragma unroll
+    for (int k = 0; k < COLUMNS; k++)
+        if (lane + k * layout<D>::lanes < width) sum = fmaf((float)a[k], (float)b[k], sum);
+    return sum;
+}
+
+/* The facts of TILE queries from query i on; those after the last query are those of the last. */
 template <int D>
 static __device__ __forceinline__ void bring_facts(struct facts *to, const struct attention &a,
                                                    const struct attention_grad &g,
@@ -117,16 +141,16 @@ static __device__ __forceinline__ void bring_facts(struct facts *to, const struc
                                                    int dv)
 {
     const struct thread me = thread_here<D>();
-#pragma unroll
     for (int r = me.row; r < TILE; r += STEP) {
-        float delta = 0;
-        int row = s.q + i + r;
-        bool there = i + r < s.nq;
-        for (int c = head * dv + me.lane; there && c < (head + 1) * dv; c += layout<D>::lanes)
-            delta = fmaf(element(g.dout, row, c), element(a.o, row, c), delta);
+        int row = min(s.q + i + r, s.q + s.nq - 1);
+        size_t dout = (size_t)row * g.dout.ld + head * dv, o = (size_t)row * a.o.ld + head * dv;
+        float delta = a.o.type == TYPE_BF16 ? row_product<D>((const bf16 *)g.dout.p + dout,
+                                                             (const bf16 *)a.o.p + o, dv, me.lane)
+                                            : row_product<D>((const float *)g.dout.p + dout,
+                                                             (const float *)a.o.p + o, dv, me.lane);
         delta = lanes_sum<D>(delta);
         if (me.lane) continue;
-        to[r].lse = there ? element(a.lse, row, head) : 0;
+        to[r].lse = element(a.lse, row, head);
         to[r].delta = delta;
         to[r].mask = dropout_key(drop, (uint64_t)row * a.heads + head);
     }
@@ -331,18 +355,21 @@ static __device__ __forceinline__ void near_gradient(float (&to)[OWN][COLUMNS],
         load4(v, vector + column);
 #pragma unroll
         for (int i = 0; i < OWN; i++) load4(x[i], own + i * STEP * layout<D>::pitch + column);
-        for (int o = 0; o < n; o++) {
-            float y[4];
-            load4(y, other + o * layout<D>::pitch + column);
+        /* Two at a time, to hide the latency of reciprocals. After the last row slopes are 0. */
+        for (int o = 0; o < n; o += 2) {
+            float y[2][4];
+            load4(y[0], other + o * layout<D>::pitch + column);
+            load4(y[1], other + (o + 1) * layout<D>::pitch + column);
 #pragma unroll
             for (int i = 0; i < OWN; i++) {
                 if (!is_live<D>(live, i, o / layout<D>::lanes)) continue;
-                float slope = slopes[i * STEP * layout<D>::pair_pitch + o];
+                const float *slope = slopes + i * STEP * layout<D>::pair_pitch + o;
 #pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    float t = tanh_near(x[i][e], y[e]);
-                    sum[i][e] = fmaf(slope, fmaf(-t, t, 1), sum[i][e]);
-                    if (VECTOR) dvector[g * 4 + e] = fmaf(slope, t, dvector[g * 4 + e]);
+                for (int e = 0; e < 8; e++) {
+                    float t = tanh_near(x[i][e % 4], y[e / 4][e % 4]);
+                    sum[i][e % 4] = fmaf(slope[e / 4], fmaf(-t, t, 1), sum[i][e % 4]);
+                    float &dv = dvector[g * 4 + e % 4];
+                    if (VECTOR) dv = fmaf(slope[e / 4], t, dv);
                 }
             }
         }
@@ -430,13 +457,20 @@ static __device__ __forceinline__ void store(const struct mat &m, int row, int n
 
 /* ---- forward ---- */
 
+/* Blocks that have room in the shared memory of an SM, 228 KiB on Hopper, of which each takes 1 KiB
+ * more than it asks for. This limits their registers. */
+static constexpr int blocks_that_fit(int floats)
+{
+    return (228 << 10) / (floats * 4 + 1024);
+}
+
 template <int D> static constexpr int forward_floats(void)
 {
     return 3 * layout<D>::tile_floats + layout<D>::pair_floats + D;
 }
 
 template <int D>
-static __global__ void __launch_bounds__(D)
+static __global__ void __launch_bounds__(D, blocks_that_fit(forward_floats<D>()))
     forward(const __grid_constant__ struct attention a, struct drop_site drop, int tiles)
 {
     extern __shared__ __align__(16) float shared[];
@@ -578,7 +612,7 @@ static __device__ __forceinline__ void weigh_pairs(
 }
 
 template <int D>
-static __global__ void __launch_bounds__(D)
+static __global__ void __launch_bounds__(D, blocks_that_fit(backward_floats<D>()))
     backward_keys(const __grid_constant__ struct attention a,
                   const __grid_constant__ struct attention_grad g, struct drop_site drop, int tiles)
 {
@@ -620,7 +654,7 @@ static __global__ void __launch_bounds__(D)
 /* The tiles of queries of all sentences are divided into parts, of which a block computes one in
  * one head: every parts-th tile. partial: [parts, H, dk], the gradient of `additive` of each. */
 template <int D>
-static __global__ void __launch_bounds__(D)
+static __global__ void __launch_bounds__(D, blocks_that_fit(backward_floats<D>()))
     backward_queries(const __grid_constant__ struct attention a,
                      const __grid_constant__ struct attention_grad g, struct drop_site drop,
                      int tiles, int parts, float *partial)
