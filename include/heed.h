@@ -604,8 +604,8 @@ struct heed_attention_view {
  * NUL-terminated. */
 HEED_API enum heed_status heed_attention_picture(const struct heed_attention *a,
                                                  enum heed_picture kind,
-                                                 const struct heed_attention_view *view,
-                                                 char **out, struct heed_error *err);
+                                                 const struct heed_attention_view *view, char **out,
+                                                 struct heed_error *err);
 
 /* A matrix of numbers to be drawn as a heat map. */
 struct heed_heat_map {
@@ -708,6 +708,38 @@ HEED_API void heed_word_map_free(struct heed_word_map *m);
 HEED_API enum heed_status heed_word_map_picture(const struct heed_word_map *m,
                                                 enum heed_picture kind, char **out,
                                                 struct heed_error *err);
+
+/* ---- constituency trees (paper 6.3) ---- */
+
+/* Trees in the bracketed form of the Penn Treebank. */
+struct heed_trees;
+/* Reads every tree of a text. name: what errors call it. *out is freed by heed_trees_free. */
+HEED_API enum heed_status heed_trees_read(const char *text, const char *name,
+                                          struct heed_trees **out, struct heed_error *err);
+HEED_API void heed_trees_free(struct heed_trees *t);
+HEED_API int heed_trees_count(const struct heed_trees *t);
+/* Leaves out traces and function tags. */
+HEED_API enum heed_status heed_trees_clean(struct heed_trees *t, struct heed_error *err);
+
+enum heed_tree_form {
+    HEED_TREE_BRACKETS, /* on one line */
+    HEED_TREE_WORDS,    /* the words, with spaces between them */
+    HEED_TREE_LINEAR    /* as a model writes it: brackets with labels, and tags in place of words */
+};
+/* Tree i, counted from 0. Words and linear form leave out traces and function tags. *out is
+ * malloced and NUL-terminated. */
+HEED_API enum heed_status heed_tree_text(const struct heed_trees *t, int i,
+                                         enum heed_tree_form form, char **out,
+                                         struct heed_error *err);
+/* SVG or terminal. *out is malloced and NUL-terminated. */
+HEED_API enum heed_status heed_tree_picture(const struct heed_trees *t, int i,
+                                            enum heed_picture kind, char **out,
+                                            struct heed_error *err);
+/* A tree in brackets over exactly the given words, separated by whitespace, from a text that is
+ * meant to be the linear form of one; "" where there are no words. Any text becomes a tree. *out is
+ * malloced and NUL-terminated. */
+HEED_API enum heed_status heed_tree_restore(const char *linear, const char *words, char **out,
+                                            struct heed_error *err);
 
 /* ---- scoring: equal to sacreBLEU's scores ---- */
 

@@ -36,7 +36,7 @@ expect() {
     fi
 }
 
-commands='vocab train translate attention score evaluate average quantize'
+commands='vocab train translate attention score tree evaluate average quantize'
 
 # ---- help and version ----
 

@@ -382,6 +382,23 @@ static enum heed_status quantize(struct heed_error *err)
     return heed_quantize(dir_a, HEED_WEIGHTS_INT8, dir_out, err);
 }
 
+static enum heed_status draw_tree(const char *tree, struct heed_error *err)
+{
+    struct heed_trees *t = NULL;
+    char *svg = NULL, *lines = NULL, *linear = NULL, *restored = NULL;
+    enum heed_status st = heed_trees_read(tree, "tree", &t, err);
+    if (!st) st = heed_tree_picture(t, 0, HEED_PICTURE_SVG, &svg, err);
+    if (!st) st = heed_tree_picture(t, 0, HEED_PICTURE_TERMINAL, &lines, err);
+    if (!st) st = heed_tree_text(t, 0, HEED_TREE_LINEAR, &linear, err);
+    if (!st) st = heed_tree_restore(linear, "a b c", &restored, err);
+    heed_trees_free(t);
+    free(svg);
+    free(lines);
+    free(linear);
+    free(restored);
+    return st;
+}
+
 static enum heed_status score(struct heed_error *err)
 {
     static const char *const hyp[] = {"a b c", "The dog, it runs.", "\xe4\xb8\x80 dog"};
@@ -402,7 +419,7 @@ static enum heed_status score(struct heed_error *err)
     const struct heed_scoring parseval = {.metric = HEED_METRIC_PARSEVAL};
     const char *const tree = "(S (NP (DT a) (NN b)) (VP (VB c)))", *const *trees = &tree;
     if (!st) st = heed_score_corpus(&parseval, &tree, &trees, 1, 1, &s, err);
-    return st;
+    return st ? st : draw_tree(tree, err);
 }
 
 static const struct operation {

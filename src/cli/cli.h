@@ -37,6 +37,7 @@ int cmd_vocab(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_translate(int argc, char **argv);
 int cmd_score(int argc, char **argv);
+int cmd_tree(int argc, char **argv);
 int cmd_evaluate(int argc, char **argv);
 int cmd_reproduce(int argc, char **argv);
 int cmd_average(int argc, char **argv);

@@ -24,6 +24,7 @@ static const struct command {
     {"positions", "draw how a model tells positions apart", cmd_positions},
     {"neighbours", "which words a model has close to each other", cmd_neighbours},
     {"score", "score translations: BLEU, chrF, chrF++, TER", cmd_score},
+    {"tree", "draw constituency trees, and prepare them for training", cmd_tree},
     {"evaluate", "translate a test set and score the translation", cmd_evaluate},
     {"reproduce", "measure a table or a claim of the paper anew", cmd_reproduce},
     {"average", "average the weights of checkpoints", cmd_average},

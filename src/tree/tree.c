@@ -171,6 +171,20 @@ bool tree_is_frame(const struct tree *t, int i)
     return false;
 }
 
+enum heed_status tree_depth(const struct tree *t, int *depth, struct heed_error *err)
+{
+    size_t bytes = (size_t)t->n * sizeof(int);
+    int *at = malloc(bytes ? bytes : 1), deepest = 0;
+    if (!at) return error_memory(err, bytes, "the nodes of a tree");
+    for (int i = 0; i < t->n; i++) {
+        at[i] = t->node[i].parent < 0 ? 1 : at[t->node[i].parent] + 1;
+        if (at[i] > deepest) deepest = at[i];
+    }
+    free(at);
+    *depth = deepest;
+    return HEED_OK;
+}
+
 size_t tree_category(const char *label)
 {
     size_t n = strcspn(label, "-=");

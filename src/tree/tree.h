@@ -46,6 +46,8 @@ enum heed_status tree_read(struct tree *t, struct tree_source *s, struct heed_er
 bool tree_is_tag(const struct tree *t, int i);
 /* A root that only holds the tree: its label is missing, or TOP, ROOT or S1. */
 bool tree_is_frame(const struct tree *t, int i);
+/* How many nodes there are at most from the root down to a word. */
+enum heed_status tree_depth(const struct tree *t, int *depth, struct heed_error *err);
 /* The length of a label without its function tags: that of NP in NP-SBJ-1 and S=2. */
 size_t tree_category(const char *label);
 
