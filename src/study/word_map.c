@@ -69,8 +69,9 @@ enum heed_status principal_components(double *x, double *y, double share[2], dou
                                       int d, struct heed_error *err)
 {
     size_t bytes = ((size_t)n * n + n) * sizeof(double);
-    double *g = calloc(1, bytes), *next = g + (size_t)n * n, all = 0;
+    double *g = calloc(1, bytes), all = 0;
     if (!g) return error_memory(err, bytes, "products of vectors");
+    double *next = g + (size_t)n * n;
     centre(vector, n, d);
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n; k++)

@@ -103,12 +103,12 @@ static void scale(const struct heed_word_map *m, double *x, double *y, struct bo
 static enum heed_status draw(const struct heed_word_map *m, char **out, struct heed_error *err)
 {
     const struct box page = {MARGIN, HEAD, WIDTH - 2 * MARGIN, HEIGHT - HEAD - MARGIN};
-    double *x = malloc(2 * (size_t)m->n * sizeof *x), *y = x + m->n;
+    double *x = malloc((size_t)m->n * sizeof *x), *y = malloc((size_t)m->n * sizeof *y);
     struct box *name = malloc((size_t)m->n * sizeof *name);
     struct svg s;
     char note[160];
     enum heed_status status = HEED_ENOMEM;
-    if (!x || !name) {
+    if (!x || !y || !name) {
         error_memory(err, (size_t)m->n * sizeof *name, "a map of words");
     } else {
         svg_begin(&s, WIDTH, HEIGHT, "Embeddings of words");
@@ -126,6 +126,7 @@ static enum heed_status draw(const struct heed_word_map *m, char **out, struct h
         status = svg_end(&s, out, err);
     }
     free(x);
+    free(y);
     free(name);
     return status;
 }
