@@ -94,15 +94,37 @@ static struct stored unpack(int8_t *q, float *scale, const char *panels, int row
     return (struct stored){q, TYPE_I8, scale};
 }
 
-/* Packs a matrix some rows at a time, so that little of the file is in memory at once. */
+/* Copies rows to a matrix of plain f32; buffer has room for them. */
+static void unpack_plain(struct backend *be, struct mat to, struct stored from, float *buffer)
+{
+    size_t n = (size_t)to.rows * to.cols;
+    for (size_t i = 0; i < n && from.type != TYPE_F32; i++) {
+        union {
+            uint32_t bits;
+            float value;
+        } bf16 = {from.type == TYPE_BF16 ? (uint32_t)((const uint16_t *)from.v)[i] << 16 : 0};
+        buffer[i] = from.type == TYPE_BF16
+                        ? bf16.value
+                        : (float)((const int8_t *)from.v)[i] * from.scale[i / to.cols];
+    }
+    be->op->upload(be, to.p, from.type == TYPE_F32 ? from.v : buffer, n * sizeof *buffer);
+}
+
+/* Packs a matrix, or copies it where it is plain, some rows at a time, so that little of the file
+ * is in memory at once. */
 static enum heed_status pack_slices(const struct reading *r, struct mat w, const struct tensor *t)
 {
     enum { SLICE = 128 * PACK_ROWS };
     struct backend *be = r->p->be;
+    bool plain = !type_packed(w.type);
     float scale[SLICE];
-    int8_t *q = t->type == TYPE_I8 ? malloc((size_t)SLICE * w.cols) : NULL;
-    if (t->type == TYPE_I8 && !q)
-        return error_memory(r->err, (size_t)SLICE * w.cols, "rows of weights");
+    size_t slice = (size_t)SLICE * w.cols;
+    int8_t *q = t->type == TYPE_I8 ? malloc(slice) : NULL;
+    float *buffer = plain && t->type != TYPE_F32 ? malloc(slice * sizeof *buffer) : NULL;
+    if ((t->type == TYPE_I8 && !q) || (plain && t->type != TYPE_F32 && !buffer)) {
+        free(q);
+        return error_memory(r->err, slice * sizeof *buffer, "rows of weights");
+    }
     for (int row = 0; row < w.rows; row += SLICE) {
         int n = w.rows - row < SLICE ? w.rows - row : SLICE;
         struct tensor part = *t;
@@ -110,12 +132,17 @@ static enum heed_status pack_slices(const struct reading *r, struct mat w, const
         part.bytes = stored_bytes(t->type, n, w.cols);
         struct stored from =
             q ? unpack(q, scale, part.data, n, w.cols) : (struct stored){part.data, t->type, NULL};
-        struct mat to =
-            mat_make((char *)w.p + be->op->pack_bytes(w.type, row, w.cols), n, w.cols, w.type);
-        be->op->pack(be, to, from);
+        size_t at =
+            plain ? stored_bytes(TYPE_F32, row, w.cols) : be->op->pack_bytes(w.type, row, w.cols);
+        struct mat to = mat_make((char *)w.p + at, n, w.cols, w.type);
+        if (plain)
+            unpack_plain(be, to, from, buffer);
+        else
+            be->op->pack(be, to, from);
         safetensors_drop(r->file, &part);
     }
     free(q);
+    free(buffer);
     return HEED_OK;
 }
 
@@ -250,6 +277,24 @@ enum heed_status weights_open_packed(struct parameters **out, struct backend *be
     if (!s) s = place_matrices(&r);
     if (!s) s = fill(&r);
     if (!r.p || !r.p->file) safetensors_free(r.file);
+    if (s)
+        parameters_free(r.p);
+    else
+        *out = r.p;
+    return s;
+}
+
+enum heed_status weights_open_plain(struct parameters **out, struct backend *be,
+                                    const struct heed_config *c, const char *path,
+                                    struct heed_error *err)
+{
+    struct reading r = {.path = path, .err = err};
+    enum heed_status s = safetensors_open(&r.file, path, err);
+    if (s) return s;
+    r.all = safetensors_find(r.file, ALL_MATRICES);
+    s = parameters_open(&r.p, be, c, precision_f32, err);
+    if (!s) s = fill(&r);
+    safetensors_free(r.file);
     if (s)
         parameters_free(r.p);
     else

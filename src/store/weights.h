@@ -29,6 +29,11 @@ enum heed_status weights_load(struct parameters *p, const struct flat *flat, int
 enum heed_status weights_open_packed(struct parameters **out, struct backend *be,
                                      const struct heed_config *c, enum type type, const char *path,
                                      struct heed_error *err);
+/* The weights of any such file as plain f32, so that single elements can be changed: matrices in
+ * BF16 and I8 get the values that they stand for. */
+enum heed_status weights_open_plain(struct parameters **out, struct backend *be,
+                                    const struct heed_config *c, const char *path,
+                                    struct heed_error *err);
 /* Writes parameters of TYPE_PACKED_I8, of a backend that has them as panels, to such a file. */
 enum heed_status weights_save_packed(struct parameters *p, const char *path,
                                      struct heed_error *err);
