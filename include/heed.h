@@ -709,6 +709,95 @@ HEED_API enum heed_status heed_word_map_picture(const struct heed_word_map *m,
                                                 enum heed_picture kind, char **out,
                                                 struct heed_error *err);
 
+/* What a head does with most of its weight, over a whole corpus. A share is a mean over the queries
+ * that see more than one key. In self-attention the centre of a query is its own position; in
+ * cross-attention it is the source token that the layer of alignments gives most weight to. */
+enum heed_role {
+    HEED_ROLE_PREVIOUS, /* at least half of it is on the token before the centre */
+    HEED_ROLE_SAME,     /* ... on the centre: in cross-attention this is the alignment of words */
+    HEED_ROLE_NEXT,     /* ... on the token after the centre */
+    HEED_ROLE_REST,     /* ... at the front and at the end, where weight does no harm: see below */
+    HEED_ROLE_NEARBY,   /* ... within one token of the diagonal, but on none of these alone */
+    HEED_ROLE_BROAD, /* none of these, and the entropy is at least 0.8 of that of equal weights */
+    HEED_ROLE_SELECTIVE, /* none of these, and the entropy is at most 0.5 of it: few tokens have the
+                          * weight, and no place says which */
+    HEED_ROLE_MIXED,     /* none of these */
+    HEED_ROLES
+};
+
+struct heed_head {
+    enum heed_attention_use use;
+    int layer, head;             /* counted from 0 */
+    double entropy;              /* of the weights of a query, mean, in bits */
+    double relative;             /* entropy, divided by that of equal weights on all visible keys */
+    double distance;             /* of the weight from the centre, in tokens */
+    double previous, same, next; /* share on the token before the centre, on it, after it */
+    double diagonal;   /* share within one token of the diagonal, which is the query's own position
+                        * or, in cross-attention, as far along the source as along the target */
+    double first, end; /* share on the first token of the keys, and on all tokens of the tag of a
+                        * language; on the end mark of the source and a full stop before it */
+    enum heed_role role;
+    double alike;     /* the largest mean cosine of its weights with those of another head of its
+                       * layer */
+    double loss_lost; /* loss of the model without this head less its loss with it, in nats a token;
+                       * NAN: not measured */
+    double bleu_lost; /* BLEU with this head less BLEU without it; NAN: not measured */
+};
+
+/* The sentence that shows best what one head does. */
+struct heed_head_example {
+    const char *name; /* "encoder-previous", "long-distance", "anaphora" and so on: what it shows */
+    int head;         /* number of the head in heed_heads */
+    int sentence;     /* its line, counted from 0 */
+    double score;     /* share of the role; or weight of the pair, less the mean weight that all
+                       * tokens give to its key */
+    int query, key;   /* the pair of tokens; -1: all of them show the role */
+    int distance;     /* of the pair */
+};
+
+struct heed_heads {
+    const struct heed_head *head; /* [n] encoder, decoder, cross; by layer, then by head */
+    int n;
+    int layers[HEED_USES], heads; /* layers of each use, heads of a layer */
+    /* [layers*heads][layers*heads] mean cosine of the weights of two heads of one use: 1 means that
+     * they do the same */
+    const float *alike[HEED_USES];
+    double loss;               /* nats a token, with all heads */
+    double bleu;               /* NAN: not measured */
+    int64_t sentences, tokens; /* measured: tokens of the target with their end marks */
+    int64_t sentences_all;     /* to be measured; more than sentences: it was stopped */
+    int64_t skipped;           /* pairs that cannot be measured: an empty or overlong side */
+    const struct heed_head_example *example; /* [examples] */
+    int examples;
+};
+
+enum heed_mask { HEED_MASK_NONE, HEED_MASK_LOSS, HEED_MASK_BLEU };
+
+struct heed_heads_options {
+    const char *const *src, *const *tgt; /* [n] the sentences and their translations */
+    int n;
+    const char *to;       /* language of the translations, for a model of several; or NULL */
+    enum heed_mask mask;  /* what is measured without each head; HEED_MASK_BLEU: both */
+    const char *tokenize; /* for BLEU: see heed_bleu */
+    /* Called now and then with the part that is done, 0 to 1. It returns false to stop: then what
+     * was measured so far is returned. May be NULL. */
+    bool (*event)(void *user, const char *what, double done);
+    void *user;
+};
+
+/* What every head of the model in dir does on these sentences, and what is lost without it. The
+ * model is computed in f32 with the weights as they are stored. A head is masked by zeros in its
+ * columns of the projection that follows. *out is freed by heed_heads_free. */
+HEED_API enum heed_status heed_heads_of(struct heed_engine *e, const char *dir,
+                                        const struct heed_heads_options *o, struct heed_heads **out,
+                                        struct heed_error *err);
+HEED_API void heed_heads_free(struct heed_heads *h);
+/* What a role is called: "previous", "alignment" (HEED_ROLE_SAME in cross-attention), "rest". */
+HEED_API const char *heed_role_name(enum heed_attention_use use, enum heed_role role);
+/* SVG, terminal or JSON. *out is malloced and NUL-terminated. */
+HEED_API enum heed_status heed_heads_picture(const struct heed_heads *h, enum heed_picture kind,
+                                             char **out, struct heed_error *err);
+
 /* ---- constituency trees (paper 6.3) ---- */
 
 /* Trees in the bracketed form of the Penn Treebank. */

@@ -45,5 +45,6 @@ int cmd_quantize(int argc, char **argv);
 int cmd_attention(int argc, char **argv);
 int cmd_positions(int argc, char **argv);
 int cmd_neighbours(int argc, char **argv);
+int cmd_heads(int argc, char **argv);
 
 #endif

@@ -22,6 +22,7 @@ static const struct command {
     {"translate", "translate lines of text", cmd_translate},
     {"attention", "draw the attention of a translation", cmd_attention},
     {"positions", "draw how a model tells positions apart", cmd_positions},
+    {"heads", "what every head of a model does, and what is lost without it", cmd_heads},
     {"neighbours", "which words a model has close to each other", cmd_neighbours},
     {"score", "score translations: BLEU, chrF, chrF++, TER", cmd_score},
     {"tree", "draw constituency trees, and prepare them for training", cmd_tree},

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { TITLE = 26, CELL = 22, TALL = 330, GAP = 12 };
+enum { TITLE = 42, CELL = 22, TALL = 330, GAP = 12 };
 
 struct heat_range heat_range(const struct heed_heat_map *m)
 {
@@ -78,10 +78,7 @@ void heat_draw(struct svg *s, const struct heed_heat_map *m, double x, double y,
     char key[160];
     svg_text(s, &(struct svg_text){.x = x, .y = y + 14, .bold = true}, m->title);
     snprintf(key, sizeof key, "%s down, %s across", m->row, m->col);
-    svg_text(s,
-             &(struct svg_text){
-                 .x = right, .y = y + 14, .anchor = SVG_END, .colour = SVG_FAINT, .size = 12},
-             key);
+    svg_text(s, &(struct svg_text){.x = x, .y = y + 32, .colour = SVG_FAINT, .size = 12}, key);
     svg_axis_left(s, &rows, left, right);
     svg_axis_below(s, &cols, top, bottom, m->col);
     cells(s, m, left, top, right - left);
