@@ -81,7 +81,7 @@ variants() {
     [ -f data/batches-25000.txt ] || return
     for form in '' norm=pre activation=gelu activation=silu activation=swiglu position=learned \
         position=rope position=relative position=alibi position=none 'attention=window window=16' \
-        attention=linear attention=additive bias=true kv_heads=2 kv_heads=1 tie=none recompute=layer \
+        attention=linear attention=additive d_k=32 d_v=128 bias=true kv_heads=2 kv_heads=1 tie=none recompute=layer \
         'ff=moe experts=8 experts_per_token=2 d_ff=1024' 'norm=pre position=rope activation=swiglu kv_heads=2' ''; do
         set --
         for field in $form; do set -- "$@" --set "$field"; done
