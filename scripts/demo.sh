@@ -42,11 +42,14 @@ translate en 'Chinese to English: heed translate --to en' \
 printf '\n%d sentences in %d ms, the four starts of the program included.\n' \
     "$sentences" "$milliseconds"
 
-"$heed" attention --quiet --to zh --out "$dir/attention.svg" \
-    'She has been living in Berlin since last summer.'
+for picture in attention.svg attention.html; do
+    "$heed" attention --quiet --to zh --out "$dir/$picture" \
+        'She has been living in Berlin since last summer.'
+done
 cat <<END
 
-What a translation looked at, token by token, is in $dir/attention.svg (open it in a browser).
+What a translation looked at, token by token, is in $dir/attention.svg; attention.html beside it shows
+every layer and head (open them in a browser).
 
 Next:
     $heed translate --to de "Your own sentence."

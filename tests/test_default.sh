@@ -33,4 +33,5 @@ grep -q '>Berlin<' "$dir/picture.svg"
 "$(dirname "$0")/../scripts/demo.sh" "$heed" "$dir/demo" >"$dir/out"
 grep -q 'sentences in' "$dir/out"
 [ -s "$dir/demo/attention.svg" ]
+[ -s "$dir/demo/attention.html" ]
 echo "the default model has $bytes bytes and translates in its four directions"

@@ -17,9 +17,9 @@
 
 struct run_options {
     int rows_src, rows_tgt; /* rows on each side, at most */
-    int rows_memory; /* translation: rows of the memory whose keys and values are kept, of all
-                      * sentences; 0: rows_src */
-    int sentences;   /* at most */
+    int rows_memory;       /* translation: rows of the memory whose keys and values are kept, of all
+                            * sentences; 0: rows_src */
+    int sentences;         /* at most */
     int candidates, wants; /* translation: next tokens per row that a step finds, at most: the best,
                             * and those that are asked for by their id */
     int cached;            /* ... rows of the KV cache that a step looks at in all, at most */

@@ -15,7 +15,7 @@ enum { MARGIN = 16, GAP = 10, HEAD = 76, NAME_LINE = 24, LABEL_LINE = 20 };
 /* The width of the names of layers. */
 static double layer_names(void)
 {
-    return svg_text_width("layer 100", 12) + GAP;
+    return ceil(svg_text_width("layer 100", 12)) + GAP;
 }
 
 static void draw_thumb(struct svg *s, const struct heed_attention_map *m, int layer, int head,
@@ -65,12 +65,13 @@ static struct block block_of(const struct heed_attention *a, enum heed_attention
     const struct heed_attention_map *m = &a->map[use];
     int longest = m->queries > m->keys ? m->queries : m->keys;
     struct block b = {.use = use, .m = m, .cell = fmin(10, thumb / longest)};
+    if (b.cell > 1) b.cell = floor(2 * b.cell) / 2; /* short numbers, sharp edges */
     snprintf(b.name, sizeof b.name, "%s: rows %s, columns %s", attention_use_name(use),
              attention_query_side(use), attention_key_side(use));
     /* The names of layers and heads need some room even beside small maps. */
     b.across = fmax(m->keys * b.cell, 52) + GAP;
     b.down = fmax(m->queries * b.cell, 14) + GAP;
-    b.width = fmax(layer_names() + m->heads * b.across, svg_bold_width(b.name, SVG_FONT) + GAP);
+    b.width = ceil(fmax(layer_names() + m->heads * b.across, svg_bold_width(b.name, SVG_FONT)));
     b.height = NAME_LINE + LABEL_LINE + m->layers * b.down;
     return b;
 }
