@@ -63,8 +63,9 @@ struct scene {
     const char *name;
     int queries[SENTENCES], keys[SENTENCES];
     bool causal;
-    bool steep; /* scores of 1e4 of either sign; otherwise of about 1 */
-    int width;  /* of a head, at most WIDEST; set by test_scene, as is the form */
+    bool steep;  /* scores of 1e4 of either sign; otherwise of about 1 */
+    bool listed; /* forward finds the keys through a table, as in a decoding step */
+    int width;   /* of a head, at most WIDEST; set by test_scene, as is the form */
     const struct form *form;
 };
 
@@ -76,6 +77,8 @@ static const struct scene scenes[] = {
     {"fewer keys than queries", {7, 2, 40, 10}, {2, 1, 5, 0}, .causal = true},
     {"scores of 1e4, single queries", {1, 1, 1, 1}, {7, 3, 150, 1}, .causal = true, .steep = true},
     {"no keys, single queries", {1, 1, 1, 1}, {7, 0, 150, 0}, .causal = false},
+    {"scores of 1e4, table of keys", {1, 1, 2, 1}, {7, 3, 150, 1}, .steep = true, .listed = true},
+    {"no keys, table of keys", {1, 1, 1, 1}, {7, 0, 150, 0}, .listed = true},
 };
 enum { SCENES = sizeof scenes / sizeof *scenes };
 
@@ -180,6 +183,7 @@ static void matrix_take(struct backend *be, struct mat m, double *to)
 /* Where the sentences of a scene begin, and their lengths. */
 struct places {
     int32_t q[SENTENCES + 1], k[SENTENCES], klen[SENTENCES];
+    int32_t at[ROWS]; /* the table of keys: each is where it would be without one */
 };
 
 static struct seqs scene_seqs(const struct scene *s, struct places *p, struct backend *be)
@@ -195,6 +199,7 @@ static struct seqs scene_seqs(const struct scene *s, struct places *p, struct ba
         if (s->queries[b] > seqs.max_q) seqs.max_q = s->queries[b];
         if (s->keys[b] > seqs.max_k) seqs.max_k = s->keys[b];
     }
+    for (int i = 0; i < ROWS; i++) p->at[i] = i;
     assert_int_equal(be->op->alloc(be, &device, sizeof *p, USED_WHOLE, &err), HEED_OK);
     be->op->upload(be, device, p, sizeof *p);
     const struct places *there = device;
@@ -252,6 +257,7 @@ static void attend_on(struct backend *be, const struct scene *s, struct numbers 
     if (f->relative) g.drelative_k = m[DRK], g.drelative_v = m[DRV];
     if (f->additive) a.additive = m[ADDITIVE], g.dadditive = m[DADDITIVE];
     if (!backward) a.weights = mat_cols(m[WEIGHTS], 0, seqs.max_k);
+    if (!backward && s->listed) a.seqs.at = ((const struct places *)seqs.q)->at;
     backward ? be->op->attend_bwd(be, &a, &g) : be->op->attend(be, &a);
     for (int i = 0; i < ALL; i++) matrix_take(be, m[i], array[i].x);
     be->op->free(be, (void *)seqs.q); /* the first of the places */

@@ -164,8 +164,8 @@ static void call_gate_bwd(struct backend *be, const struct trial *t, const struc
 
 /* ---- attention: cols is the width of a head, out the number of heads ---- */
 
-/* Where q, k and klen are in the ints. */
-enum { SENTENCES = 8, AT_K = SENTENCES + 1, AT_KLEN = AT_K + SENTENCES };
+/* Where q, k, klen and the table of keys are in the ints. */
+enum { SENTENCES = 8, AT_K = SENTENCES + 1, AT_KLEN = AT_K + SENTENCES, AT_LIST = 1200 };
 
 /* Cuts the rows into sentences, which in trials of widths are around the sizes of tiles. Keys of
  * their own have gaps between them, one sentence asks nothing, and (forward) two share their keys,
@@ -248,6 +248,7 @@ static struct attention attention_of(const struct trial *t, const struct mat *m,
                           .seqs = t->seqs,
                           .drop = t->drop};
     a.seqs.q = ints, a.seqs.k = ints + AT_K, a.seqs.klen = ints + AT_KLEN;
+    if (t->flags & LISTED) a.seqs.at = ints + AT_LIST;
     set_form(&a, t, m + 5);
     return a;
 }
@@ -257,6 +258,8 @@ static void plan_attention(struct trial *t, enum access role, bool share)
     int keys = plan_seqs(t, share), kv_heads = kv_heads_of(t) ? kv_heads_of(t) : t->out;
     int dk = t->cols, dv = t->rows == 16 || t->rows == 200 ? dk + 3 : dk;
     if (t->values) dv = t->values;
+    assert_true(AT_LIST + keys <= INTS);
+    for (int i = 0; i < keys; i++) t->ints[AT_LIST + i] = keys - 1 - i;
     act(t, IN, "q", t->rows, t->out * dk, t->act);
     act(t, IN, "k", keys, kv_heads * dk, t->act);
     act(t, IN, "v", keys, kv_heads * dv, t->act);
@@ -663,6 +666,8 @@ static const struct op_case cases[] = {
      .flags = DROP | VIEW | CAUSAL | CROSS | GROUPED},
     {"attend_widths", plan_attend_widths, call_attend, widths, large_widths,
      .flags = DROP | GROUPED | FORM},
+    {"attend_widths", plan_attend_widths, call_attend, widths, large_widths,
+     .flags = CAUSAL | CROSS | LISTED | FORM},
     {"attend_linear", plan_attend_linear, call_attend_linear, linear_attentions, large_attentions,
      .flags = VIEW | CAUSAL | GROUPED},
     {"attend_linear", plan_attend_linear, call_attend_linear, linear_attentions, large_attentions,

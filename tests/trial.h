@@ -49,7 +49,8 @@ enum flag {
     OPPOSITE = 262144, /* rotate by the opposite angle */
     GATED = 524288,    /* dispatch multiplies with the gates */
     LIMITED = 1048576, /* experts have a capacity, which some reach */
-    FORM = 2097152     /* attention in another form than the paper's: tried with every form */
+    FORM = 2097152,    /* attention in another form than the paper's: tried with every form */
+    LISTED = 4194304   /* attention finds its keys through a table, as in a decoding step */
 };
 
 enum fate { STAYS, SLACK, RESULT };
