@@ -23,6 +23,7 @@ refuses 2 'd-model' positions --d-model 1
 refuses 1 'd_model is 33, expected an even number' positions --d-model 33
 refuses 2 'length' positions --length 4
 refuses 2 'd-model has no effect' positions --model m --d-model 64
+refuses 2 'light|dark' positions --theme blue
 refuses 2 'expected a name that ends in' positions --out p.txt
 refuses 1 'nowhere' positions --model nowhere
 refuses 2 'options only' positions something

@@ -20,7 +20,7 @@
 
 struct heads {
     struct translator t;
-    const char *src_path, *tgt_path, *mask, *out, *best, *tokenize;
+    const char *src_path, *tgt_path, *mask, *out, *best, *tokenize, *theme;
     int limit; /* lines; 0: all */
     bool json;
     struct picture_file file;
@@ -128,7 +128,7 @@ static int show(const struct heads *c, const struct heed_heads *h)
     if (heed_heads_picture(h, kind, &text, &err) != HEED_OK) return cli_failure("%s", err.text);
     int code = CLI_DONE;
     if (c->out) {
-        code = picture_file_write(&c->file, text, HEED_THEME_LIGHT);
+        code = picture_file_write(&c->file, text, picture_theme(c->theme));
     } else {
         fputs(text, stdout);
         code = cli_flush();
@@ -224,9 +224,9 @@ static int run(struct heads *c)
 
 int cmd_heads(int argc, char **argv)
 {
-    struct heads c = {.mask = "loss", .tokenize = "13a"};
+    struct heads c = {.mask = "loss", .tokenize = "13a", .theme = "light"};
     translator_init(&c.t);
-    struct option option[TRANSLATOR_OPTIONS + 8] = {
+    struct option option[TRANSLATOR_OPTIONS + 9] = {
         [TRANSLATOR_OPTIONS] = {"src", "FILE", "text, a sentence a line; plain, .gz or .xz",
                                 .string = &c.src_path, .required = true},
         {"tgt", "FILE", "its translation; without it, the model's own", .string = &c.tgt_path},
@@ -237,6 +237,7 @@ int cmd_heads(int argc, char **argv)
         {"out", "FILE", "write a picture, .svg or .png, or the numbers, .json", .string = &c.out},
         {"json", NULL, "print the numbers as JSON", .flag = &c.json},
         {"best", "DIR", "draw the sentences that show best what heads do", .string = &c.best},
+        picture_theme_option(&c.theme),
     };
     translator_options(&c.t, option);
     const struct usage usage = {

@@ -12,7 +12,7 @@
 #include "cli/text.h"
 
 struct neighbours {
-    const char *dir, *side, *out;
+    const char *dir, *side, *out, *theme;
     int count;
     bool map, json;
     struct words words;
@@ -191,7 +191,7 @@ static int show_map(const struct neighbours *c)
         heed_word_map_picture(m, kind, &text, &err) != HEED_OK) {
         code = cli_failure("%s", err.text);
     } else if (c->out) {
-        code = picture_file_write(&c->file, text, HEED_THEME_LIGHT);
+        code = picture_file_write(&c->file, text, picture_theme(c->theme));
     } else {
         fputs(text, stdout);
     }
@@ -217,7 +217,7 @@ static int run(struct neighbours *c, bool signs)
 
 int cmd_neighbours(int argc, char **argv)
 {
-    struct neighbours c = {.count = 10, .side = "source"};
+    struct neighbours c = {.count = 10, .side = "source", .theme = "light"};
     const struct option option[] = {
         {"model", "DIR", "the directory of a model (default: the one installed with heed)",
          .string = &c.dir},
@@ -228,6 +228,7 @@ int cmd_neighbours(int argc, char **argv)
         {"out", "FILE", "with --map: a picture, .svg or .png, or the numbers, .json",
          .string = &c.out},
         {"json", NULL, "print JSON", .flag = &c.json},
+        picture_theme_option(&c.theme),
     };
     const struct usage usage = {
         .command = "neighbours",

@@ -11,7 +11,7 @@
 #include "cli/picture.h"
 
 struct positions {
-    const char *dir, *out;
+    const char *dir, *out, *theme;
     int d_model, length;
     bool d_model_given, json;
     struct picture_file file;
@@ -29,7 +29,7 @@ static int show(const struct positions *c, const struct heed_positions *p)
     }
     int code = CLI_DONE;
     if (c->out) {
-        code = picture_file_write(&c->file, text, HEED_THEME_LIGHT);
+        code = picture_file_write(&c->file, text, picture_theme(c->theme));
     } else {
         fputs(text, stdout);
         code = cli_flush();
@@ -56,7 +56,7 @@ static int run(const struct positions *c)
 
 int cmd_positions(int argc, char **argv)
 {
-    struct positions c = {.d_model = 512, .length = 128};
+    struct positions c = {.d_model = 512, .length = 128, .theme = "light"};
     const struct option option[] = {
         {"model", "DIR", "the positions of this model (default: the paper's sinusoid)",
          .string = &c.dir},
@@ -66,6 +66,7 @@ int cmd_positions(int argc, char **argv)
          .max = 1024},
         {"out", "FILE", "write a picture, .svg or .png, or the numbers, .json", .string = &c.out},
         {"json", NULL, "print the numbers as JSON", .flag = &c.json},
+        picture_theme_option(&c.theme),
     };
     const struct usage usage = {
         .command = "positions",

@@ -22,6 +22,17 @@ static const struct {
                {PICTURE_MARKDOWN, ".md", HEED_PICTURE_MARKDOWN}};
 enum { FORMATS = sizeof formats / sizeof formats[0] };
 
+struct option picture_theme_option(const char **theme)
+{
+    return (struct option){"theme", NULL, "of a .png; an .svg follows the reader's",
+                           .string = theme, .choices = "light|dark"};
+}
+
+enum heed_theme picture_theme(const char *name)
+{
+    return strcmp(name, "dark") == 0 ? HEED_THEME_DARK : HEED_THEME_LIGHT;
+}
+
 static bool ends_with(const char *path, const char *ending)
 {
     size_t n = strlen(path), m = strlen(ending);

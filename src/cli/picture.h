@@ -9,6 +9,7 @@
 #define HEED_CLI_PICTURE_H
 #include <stdbool.h>
 
+#include "cli/options.h"
 #include "heed.h"
 
 /* Endings that a command knows, as a sum. */
@@ -25,6 +26,10 @@ struct picture_file {
     enum heed_picture kind; /* what the library is to draw: a PNG is made of an SVG */
     bool png;
 };
+
+/* The entry of an option table for the theme of a .png, and the theme that it names. */
+struct option picture_theme_option(const char **theme);
+enum heed_theme picture_theme(const char *name);
 
 /* CLI_DONE, or CLI_MISUSE after a sentence that names the endings that are known. */
 int picture_file_init(struct picture_file *f, const char *path, unsigned endings);

@@ -9,6 +9,7 @@
 
 #include "base/utf8.h"
 #include "view/attention.h"
+#include "view/text.h"
 #include "view/theme.h"
 
 /* ---- characters ---- */
@@ -35,20 +36,6 @@ static int widest(const char *const *piece, int n)
         if (w > most) most = w;
     }
     return most;
-}
-
-/* Writes a label with U+FFFD for each control character, which a terminal would obey; it takes as
- * many columns as columns_of says. */
-static void write_label(FILE *f, const char *s)
-{
-    for (size_t n, left = strlen(s); left; s += n, left -= n) {
-        size_t control = utf8_control(s, left);
-        n = control ? control : 1;
-        if (control)
-            fputs(UTF8_REPLACEMENT, f);
-        else
-            fputc(*s, f);
-    }
 }
 
 /* ---- cells ---- */
@@ -107,13 +94,13 @@ static void write_map(FILE *f, const struct heed_attention *a, const struct heed
     for (int k = 0; k < m->keys; k++) {
         fprintf(f, "%*s ", margin, "");
         for (int i = 0; i < k; i++) fputs(width == 2 ? "\xe2\x94\x82 " : "\xe2\x94\x82", f);
-        write_label(f, attention_label(m->key[k]));
+        text_visible(f, attention_label(m->key[k]));
         fputc('\n', f);
     }
     for (int q = 0; q < m->queries; q++) {
         const char *name = attention_label(m->query[q]);
         fprintf(f, "%*s", margin - columns_of(name), "");
-        write_label(f, name);
+        text_visible(f, name);
         fputc(' ', f);
         write_row(f, m, v->layer, v->head, q, width, v->colours);
         fputc('\n', f);
