@@ -1,6 +1,6 @@
 /*
  * test_layers.c - the layers of the paper's table 1: gradients against finite differences, the same
- * numbers on the CPU as on the reference, and what of the input an output depends on.
+ * numbers on the device as on the reference, and what of the input an output depends on.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "device.h"
+#include "ops/bf16.h"
 #include "paper/layers.h"
 
 enum { N = 6, D = 16, WINDOW = 2 };
@@ -73,27 +75,57 @@ static void test_gradients(void **state)
     be->op->close(be);
 }
 
-static void test_cpu_is_like_ref(void **state)
+/* A row of a matrix of the device as doubles. */
+static void row_of(const struct layer *l, struct mat m, int row, double out[D])
+{
+    struct heed_error err = {0};
+    union {
+        float f32[D];
+        uint16_t bf16[D];
+        double f64[D];
+    } host;
+    l->be->op->download(l->be, &host, mat_at(m, row, 0), D * type_size(m.type));
+    if (l->be->op->sync(l->be, &err)) fail_msg("%s", err.text);
+    for (int j = 0; j < D; j++)
+        out[j] = m.type == TYPE_F64    ? host.f64[j]
+                 : m.type == TYPE_BF16 ? (double)bf16_to_float(host.bf16[j])
+                                       : (double)host.f32[j];
+}
+
+/* The largest difference between the results of two layers. */
+static double difference(const struct layer *a, const struct layer *b)
+{
+    double most = 0, x[D], y[D];
+    for (int i = 0; i < 2 * a->y.rows; i++) {
+        int row = i / 2;
+        row_of(a, i % 2 ? a->dx : a->y, row, x);
+        row_of(b, i % 2 ? b->dx : b->y, row, y);
+        for (int j = 0; j < D; j++) most = fmax(most, fabs(x[j] - y[j]));
+    }
+    return most;
+}
+
+static void test_device_is_like_ref(void **state)
 {
     (void)state;
-    struct backend *ref = open_backend("ref"), *cpu = open_backend("cpu");
-    for (int kind = 0; kind < LAYER_KINDS; kind++) {
+    static const enum type type[] = {TYPE_F32, TYPE_BF16};
+    static const double most[] = {1e-3, 0.25};
+    struct backend *ref = open_backend("ref"), *be = open_backend(device_or_cpu());
+    for (int i = 0; i < 2 * LAYER_KINDS; i++) {
         struct layer a, b;
-        open_layer(&a, ref, kind, TYPE_F64);
-        open_layer(&b, cpu, kind, TYPE_F32);
+        open_layer(&a, ref, i / 2, TYPE_F64);
+        open_layer(&b, be, i / 2, type[i % 2]);
         layer_forward(&a), layer_backward(&a);
         layer_forward(&b), layer_backward(&b);
-        for (int i = 0; i < a.y.rows; i++)
-            for (int j = 0; j < D; j++) {
-                double y = *(double *)mat_at(a.y, i, j), dx = *(double *)mat_at(a.dx, i, j);
-                assert_true(fabs((double)*(float *)mat_at(b.y, i, j) - y) < 1e-4);
-                assert_true(fabs((double)*(float *)mat_at(b.dx, i, j) - dx) < 1e-4);
-            }
+        double found = difference(&a, &b);
+        if (!(found < most[i % 2]))
+            fail_msg("kind %d, type %d: off by %g, expected less than %g", i / 2, (int)type[i % 2],
+                     found, most[i % 2]);
         layer_close(&a);
         layer_close(&b);
     }
     ref->op->close(ref);
-    cpu->op->close(cpu);
+    be->op->close(be);
 }
 
 /* The gradient of the last output of sentence 1 with respect to the inputs. */
@@ -101,24 +133,27 @@ static void test_reach(void **state)
 {
     (void)state;
     static const int reach[LAYER_KINDS] = {N, N, 2, WINDOW + 1}; /* positions */
-    struct backend *be = open_backend("cpu");
+    struct backend *be = open_backend(device_or_cpu());
+    double row[D];
     for (int kind = 0; kind < LAYER_KINDS; kind++) {
         struct layer l;
+        float dy[N * LAYER_SENTENCES * D] = {0};
         open_layer(&l, be, kind, TYPE_F32);
-        for (int i = 0; i < l.dy.rows; i++)
-            for (int j = 0; j < D; j++)
-                *(float *)mat_at(l.dy, i, j) = i == layer_row(&l, 1, N - 1) ? 1 : 0;
+        for (int j = 0; j < D; j++) dy[layer_row(&l, 1, N - 1) * D + j] = 1;
+        be->op->upload(be, l.dy.p, dy, sizeof dy);
         layer_forward(&l);
         layer_backward(&l);
         for (int b = 0; b < LAYER_SENTENCES; b++)
             for (int t = 0; t < N; t++) {
-                bool reached = *(float *)mat_at(l.dx, layer_row(&l, b, t), 3) != 0;
-                assert_int_equal(reached, b == 1 && t >= N - reach[kind]);
+                row_of(&l, l.dx, layer_row(&l, b, t), row);
+                assert_int_equal(row[3] != 0, b == 1 && t >= N - reach[kind]);
             }
         if (kind == LAYER_RECURRENT) {
             layer_backward_steps(&l, 2);
-            assert_true(*(float *)mat_at(l.dx, layer_row(&l, 1, N - 2), 3) != 0);
-            assert_true(*(float *)mat_at(l.dx, layer_row(&l, 1, N - 3), 3) == 0);
+            row_of(&l, l.dx, layer_row(&l, 1, N - 2), row);
+            assert_true(row[3] != 0);
+            row_of(&l, l.dx, layer_row(&l, 1, N - 3), row);
+            assert_true(row[3] == 0);
         }
         layer_close(&l);
     }
@@ -127,9 +162,10 @@ static void test_reach(void **state)
 
 int main(void)
 {
+    device_or_skip();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_cpu_is_like_ref),
+        cmocka_unit_test(test_device_is_like_ref),
         cmocka_unit_test(test_reach),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

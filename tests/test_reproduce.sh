@@ -130,6 +130,7 @@ same_number "$(cell t/report.md base 10)" "$(number t/rows/base.json bleu)" 2
 cd "$dir" || exit 1
 refuses 2 "there is no study \"tabel3\"; did you mean table3\?" reproduce tabel3 --out x
 refuses 2 "there is no study \"figures\"; expected " reproduce figures --out x
+refuses 2 "there is no study" reproduce tabel3 --out x --jobs 4
 refuses 2 "reproduce needs at least 1 STUDY" reproduce --out x
 refuses 2 "takes one study, found table3 and table2" reproduce table3 table2 --out x
 refuses 2 "needs --out DIR" reproduce scaling

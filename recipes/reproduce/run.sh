@@ -3,8 +3,8 @@
 #
 #   recipes/reproduce/run.sh [STUDY...]
 #
-# Studies: scaling table1 table3 schedule length table2; all of them by default. Reports and pictures
-# go to build/reproduce/STUDY (OUT names another directory) and are copied to docs/reproduce/STUDY.
+# Studies: scaling table1 table1-cpu table3 schedule length table2; all of them by default. Reports and
+# pictures go to build/reproduce (OUT names another directory) and are copied to docs/reproduce.
 # DATA is a directory with ende/*.tsv.xz and wmt/newstest201[34].ende.* (../shared/data), HEED the
 # program (build/heed), DEVICE the device (cuda:0), JOBS how many trainings share it (4; with NVIDIA's
 # Multi-Process Service they do not wait for each other), MINUTES what each study may take.
@@ -33,13 +33,13 @@ test=(--test-src "$data/wmt/newstest2014.ende.en" --test-tgt "$data/wmt/newstest
 # The base model of the studies that train many: small, with the paper's 8 heads.
 small=(--preset small --heads 8 --batch-tokens 16384 --warmup 2000 --vocab-size 8000)
 
-# reproduce STUDY OPTION...
+# reproduce STUDY NAME OPTION...: the report goes to docs/reproduce/NAME
 reproduce() {
-    local study=$1
-    shift
-    "$heed" reproduce "$study" --out "$out/$study" --device "$device" "$@"
-    mkdir -p "docs/reproduce/$study"
-    cp "$out/$study"/report.md "$out/$study"/*.svg "docs/reproduce/$study/"
+    local study=$1 name=$2
+    shift 2
+    "$heed" reproduce "$study" --out "$out/$name" "$@"
+    mkdir -p "docs/reproduce/$name"
+    cp "$out/$name"/report.md "$out/$name"/*.svg "docs/reproduce/$name/"
 }
 
 train() {
@@ -49,14 +49,17 @@ train() {
         echo "reproduce: no ende/news.tsv.xz in $data; DATA=DIRECTORY names where the text is" >&2
         exit 1
     fi
-    reproduce "$study" "${text[@]}" --precision "$precision" --jobs "$jobs" --minutes "${MINUTES:-25}" "$@"
+    reproduce "$study" "$study" "${text[@]}" --device "$device" --precision "$precision" --jobs "$jobs" --minutes "${MINUTES:-25}" "$@"
 }
 
-for study in "${@:-scaling table1 table3 schedule length table2}"; do
+for study in "${@:-scaling table1 table1-cpu table3 schedule length table2}"; do
     for one in $study; do
         case $one in
-        scaling) reproduce scaling ;;
-        table1) reproduce table1 --precision "$precision" --longest 4096 --widest 1024 ;;
+        scaling) reproduce scaling scaling --device "$device" ;;
+        table1)
+            reproduce table1 "table1-${device%%:*}" --device "$device" --precision "$precision" --longest 4096 --widest 1024
+            ;;
+        table1-cpu) reproduce table1 table1-cpu --device cpu ;;
         table3) train table3 "${small[@]}" --steps 8000 ;;
         schedule) train schedule "${small[@]}" --steps 4000 ;;
         length) train length "${small[@]}" --steps 8000 --train-length 25 "${test[@]}" ;;

@@ -36,6 +36,7 @@ struct reproduce {
     struct progress progress;
     pid_t child[JOBS_MAX];
     int children;
+    int go[2]; /* a pipe: what a process that was started waits for */
 };
 
 /* ---- options ---- */
@@ -181,12 +182,17 @@ static int list(struct reproduce *c)
 }
 
 /* Starts the other processes, before anything is opened that processes cannot share. Returns true
- * in a process that was started. */
+ * in a process that was started, once let_go was called; where let_go
+ * says so it ends at once, so that what is wrong is said by one process. */
 static bool start_jobs(struct reproduce *c)
 {
+    if (c->jobs < 2 || pipe(c->go) != 0) return false;
     for (int i = 1; i < c->jobs; i++) {
         pid_t pid = fork();
         if (pid == 0) {
+            char byte;
+            close(c->go[1]);
+            if (read(c->go[0], &byte, 1) != 1) _exit(CLI_DONE);
             c->children = 0;
             c->common.quiet = true;
             return true;
@@ -194,6 +200,15 @@ static bool start_jobs(struct reproduce *c)
         if (pid > 0) c->child[c->children++] = pid;
     }
     return false;
+}
+
+/* Lets the processes begin, or end where nothing is to be done. */
+static void let_go(struct reproduce *c, bool begin)
+{
+    if (!c->children) return;
+    for (int i = 0; begin && i < c->children; i++)
+        if (write(c->go[1], "g", 1) != 1) break;
+    close(c->go[1]);
 }
 
 /* Waits for the other processes; how many failed. */
@@ -232,9 +247,10 @@ static int run(struct reproduce *c, int argc, char **argv)
     bool helper = !c->list && start_jobs(c);
     progress_init(&c->progress, c->o.train.steps, c->common.quiet);
     struct heed_engine *engine = cli_engine_open(c->common.device, c->common.threads);
+    if (engine) c->study = heed_study_open(engine, &c->o, &err);
+    let_go(c, c->study);
     if (!engine) return CLI_FAILURE;
     int code = CLI_DONE;
-    c->study = heed_study_open(engine, &c->o, &err);
     if (!c->study) {
         code = err.status == HEED_EARG ? cli_misuse("%s", err.text) : cli_failure("%s", err.text);
     } else if (c->list) {

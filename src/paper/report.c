@@ -100,8 +100,11 @@ static void write_head(const struct heed_study *s, FILE *md)
     int finished = 0;
     for (int i = 0; i < s->rows; i++) finished += s->row[i].result != NULL;
     fprintf(md, "# %s\n\n", s->x->title);
-    fprintf(md, "Written by heed %s; every number below is in `study.json` or `rows/*.json`.\n\n",
-            heed_version());
+    fprintf(
+        md,
+        "Written by heed %s; every number of the run below is in `study.json` or `rows/*.json` of "
+        "its directory.\n\n",
+        heed_version());
     if (command && *command) fprintf(md, "    %s\n\n", command);
     fputs("<details><summary>Options of all rows</summary>\n\n| option | value |\n|---|---|\n", md);
     const char *key;

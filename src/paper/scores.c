@@ -10,7 +10,7 @@
 #include "corpus/pairs.h"
 #include "paper/training.h"
 
-enum { BLOCK = 512 }; /* sentences of a call, between which the time is looked at */
+enum { BLOCK = 256 }; /* sentences of a call, between which the time is looked at */
 
 /* ---- text ---- */
 
@@ -64,7 +64,7 @@ void test_text_release(struct test_text *t)
 static enum heed_status translate(struct heed_session *session, const char *const *src, int n,
                                   char **hyp, struct heed_error *err)
 {
-    struct heed_request request[BLOCK];
+    struct heed_request request[BLOCK] = {0};
     const struct heed_answer *answer;
     for (int i = 0; i < n; i++) request[i] = (struct heed_request){.text = src[i]};
     enum heed_status st = heed_translate(session, request, n, &answer, err);
@@ -80,7 +80,7 @@ static enum heed_status add_nll(struct heed_session *session, const char *const 
                                 const char *const *ref, int n, double *nll, double *tokens,
                                 struct heed_error *err)
 {
-    struct heed_request request[BLOCK];
+    struct heed_request request[BLOCK] = {0};
     const struct heed_answer *answer;
     for (int i = 0; i < n; i++) request[i] = (struct heed_request){.text = src[i], .given = ref[i]};
     enum heed_status st = heed_translate(session, request, n, &answer, err);
