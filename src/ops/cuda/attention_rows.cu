@@ -133,9 +133,10 @@ static __device__ __forceinline__ struct score additive_piece(const float (&row)
 }
 
 /* FORMS: reads the members of struct attention from `window` on, and heads have the widths `given`;
- * otherwise both are D. */
+ * otherwise both are D. The launch bounds give it no more registers than the kernel without forms
+ * takes. */
 template <typename Q, typename K, int D, bool FORMS>
-static __global__ void __launch_bounds__(WARPS * 32)
+static __global__ void __launch_bounds__(WARPS * 32, FORMS ? 4 : 1)
     forward(struct attention a, struct drop_site drop, struct widths given)
 {
     const int dk = FORMS ? given.dk : D, dv = FORMS ? given.dv : D;
