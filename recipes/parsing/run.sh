@@ -5,7 +5,7 @@
 #
 # DATA holds train.mrg, dev.mrg and test.mrg (by default ../shared/data/treebank). A run that was
 # interrupted goes on where it was. Environment: HEED, the program (build/heed); DEVICE, such as
-# cuda:0 (cpu); PRESET (small), STEPS (6000), BEAM (10), PRECISION.
+# cuda:0 (cpu); PRESET (small), DROPOUT (0.3), STEPS (6000), BEAM (10), PRECISION.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 data=${1:-../shared/data/treebank}
@@ -34,7 +34,7 @@ done
     --valid-src "$out/dev.words" --valid-tgt "$out/dev.linear" --no-bleu \
     --vocab "$out/vocab.model" --out "$out/model" --preset "${PRESET:-small}" \
     --device "$device" --precision "${PRECISION:-$precision}" \
-    --dropout 0.3 --attention-dropout 0.1 --ff-dropout 0.1 --max-length 800 \
+    --dropout "${DROPOUT:-0.3}" --attention-dropout 0.1 --ff-dropout 0.1 --max-length 800 \
     --batch-tokens 4096 --lr 0.001 --warmup 1000 --steps "${STEPS:-6000}" \
     --valid-every 250 --save-every 250 --keep 10 --seed 1 --resume
 "$heed" average --out "$out/average" "$out"/model/checkpoints/step-*
