@@ -99,22 +99,24 @@ for file in report.md loss.svg; do
     cmp -s s/$file "$dir/whole/s/$file" || fail "$file differs after a kill"
 done
 
-# a signal saves the training
+# a signal saves the trainings of all processes
 long="--out long ${tiny/--steps 12/--steps 100000}"
-"$heed" reproduce table3 $long --rows base >/dev/null 2>"$dir/err" &
+"$heed" reproduce table3 $long --rows base,A1 --jobs 2 >/dev/null 2>"$dir/err" &
 pid=$!
 for _ in $(seq 1 600); do
-    grep -q "^step " "$dir/err" && break
+    grep -q "^step " "$dir/err" && [ -s long/runs/A1/model/log.jsonl ] && [ -s long/runs/base/model/log.jsonl ] && break
     sleep 0.05
 done
 kill -TERM $pid
 code=0
 wait $pid || code=$?
 [ $code = 143 ] || fail "SIGTERM: exit $code"
-grep -q "reproduce table3 --out long .*--rows base" "$dir/err" || fail "not said how to go on"
+grep -q "reproduce table3 --out long .*--rows base,A1" "$dir/err" || fail "not said how to go on"
 "$heed" reproduce table3 $long --list >"$dir/out"
-grep -Eq '^base +begun ' "$dir/out" || fail "--list: a row that was stopped"
-[ -d long/runs/base/model/checkpoints ] || fail "SIGTERM: nothing saved"
+for row in base A1; do
+    grep -Eq "^$row +begun " "$dir/out" || fail "--list: row $row was stopped"
+    [ -d long/runs/$row/model/checkpoints ] || fail "SIGTERM: nothing of $row is saved"
+done
 
 # several processes share the rows
 accepts reproduce schedule --out jobs $tiny --quiet --jobs 3

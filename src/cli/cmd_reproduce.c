@@ -5,11 +5,13 @@
  * other is at; so several trainings share a GPU. The first process shows its progress, waits for
  * the others and writes the report of all.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -211,14 +213,29 @@ static void let_go(struct reproduce *c, bool begin)
     close(c->go[1]);
 }
 
-/* Waits for the other processes; how many failed. */
-static int wait_for_jobs(struct reproduce *c)
+/* Ctrl-C in a terminal reaches all processes; other signals are for the first one alone, which
+ * passes them on. */
+static void pass_on_signal(const struct reproduce *c)
 {
+    int number = interrupt_number();
+    for (int i = 0; number && number != SIGINT && i < c->children; i++) kill(c->child[i], number);
+}
+
+/* Waits for the other processes; how many failed. */
+static int wait_for_jobs(const struct reproduce *c)
+{
+    const struct timespec pause = {.tv_nsec = 50000000};
+    bool passed_on = false;
     int failed = 0;
     for (int i = 0; i < c->children; i++) {
         int status = 0;
-        while (waitpid(c->child[i], &status, 0) < 0)
-            if (interrupt_number()) heed_study_stop(c->study);
+        while (waitpid(c->child[i], &status, WNOHANG) == 0) {
+            if (interrupt_number() && !passed_on) {
+                pass_on_signal(c);
+                passed_on = true;
+            }
+            nanosleep(&pause, NULL);
+        }
         failed += !WIFEXITED(status) || WEXITSTATUS(status) != CLI_DONE;
     }
     return failed;

@@ -105,7 +105,8 @@ static void write_head(const struct heed_study *s, FILE *md)
         "Written by heed %s; every number of the run below is in `study.json` or `rows/*.json` of "
         "its directory.\n\n",
         heed_version());
-    if (command && *command) fprintf(md, "    %s\n\n", command);
+    if (command && *command)
+        fprintf(md, "    %s\n\nOne row: the same command with `--rows NAME`.\n\n", command);
     fputs("<details><summary>Options of all rows</summary>\n\n| option | value |\n|---|---|\n", md);
     const char *key;
     json_t *value;
