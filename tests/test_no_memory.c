@@ -333,6 +333,59 @@ static enum heed_status look_inside(struct heed_error *err)
     return st;
 }
 
+static enum heed_status study_positions(struct heed_error *err)
+{
+    struct heed_positions *p = NULL;
+    char *picture = NULL;
+    enum heed_status st = heed_positions_of(model, 0, 8, &p, err);
+    for (int kind = HEED_PICTURE_SVG; kind <= HEED_PICTURE_JSON && !st; kind++) {
+        st = heed_positions_picture(p, (enum heed_picture)kind, &picture, err);
+        free(picture);
+        picture = NULL;
+    }
+    heed_positions_free(p);
+    return st;
+}
+
+static enum heed_status study_words(struct heed_error *err)
+{
+    static const char *const word[] = {"a", "b", "a b c"};
+    struct heed_neighbour found[2];
+    struct heed_word_map *m = NULL;
+    char *picture = NULL;
+    int n;
+    struct heed_embeddings *e = heed_embeddings_open(model, HEED_SIDE_TARGET, err);
+    if (!e) return err->status;
+    enum heed_status st = heed_neighbours(e, word, 2, word + 2, 1, 2, found, &n, err);
+    if (!st) st = heed_word_map_of(e, word, 3, &m, err);
+    for (int kind = HEED_PICTURE_SVG; kind <= HEED_PICTURE_JSON && !st; kind++) {
+        st = heed_word_map_picture(m, (enum heed_picture)kind, &picture, err);
+        free(picture);
+        picture = NULL;
+    }
+    heed_word_map_free(m);
+    heed_embeddings_free(e);
+    return st;
+}
+
+/* dir_small has int8 weights, which are unpacked. */
+static enum heed_status study_heads(struct heed_error *err)
+{
+    static const char *const src[] = {"a b c", "b a"}, *const tgt[] = {"b a", "a b c"};
+    const struct heed_heads_options o = {
+        .src = src, .tgt = tgt, .n = 2, .mask = HEED_MASK_BLEU, .tokenize = "13a"};
+    struct heed_heads *h = NULL;
+    char *picture = NULL;
+    enum heed_status st = heed_heads_of(engine, dir_small, &o, &h, err);
+    for (int kind = HEED_PICTURE_SVG; kind <= HEED_PICTURE_JSON && !st; kind++) {
+        st = heed_heads_picture(h, (enum heed_picture)kind, &picture, err);
+        free(picture);
+        picture = NULL;
+    }
+    heed_heads_free(h);
+    return st;
+}
+
 static struct heed_train_options training(const char *out)
 {
     struct heed_train_options o = options(out);
@@ -432,6 +485,9 @@ static const struct operation {
     {"load a model", load_model},
     {"translate", translate},
     {"look inside", look_inside},
+    {"study positions", study_positions},
+    {"study words", study_words},
+    {"study heads", study_heads},
     {"train", train_model},
     {"resume", resume},
     {"average", average},
