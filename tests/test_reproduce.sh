@@ -99,6 +99,22 @@ for file in report.md loss.svg; do
     cmp -s s/$file "$dir/whole/s/$file" || fail "$file differs after a kill"
 done
 
+# a training that is killed goes on from its last checkpoint
+half="--out half ${tiny/--steps 12/--steps 400} --rows base --quiet"
+(cd "$dir/whole" && accepts reproduce table3 $half)
+"$heed" reproduce table3 $half >/dev/null 2>&1 &
+pid=$!
+for _ in $(seq 1 6000); do
+    ls half/runs/base/model/checkpoints/step-*/trainer.json >/dev/null 2>&1 && break
+    sleep 0.01
+done
+kill -9 $pid
+wait $pid 2>/dev/null
+[ ! -e half/rows/base.json ] || fail "the row was finished before it was killed"
+accepts reproduce table3 $half
+grep -q '"event":"start".*going on from step' half/runs/base/model/log.jsonl || fail "training began anew"
+cmp -s half/report.md "$dir/whole/half/report.md" || fail "the report differs after a kill"
+
 # a signal saves the trainings of all processes
 long="--out long ${tiny/--steps 12/--steps 100000}"
 "$heed" reproduce table3 $long --rows base,A1 --jobs 2 >/dev/null 2>"$dir/err" &
