@@ -246,10 +246,10 @@ run score --ref "$dir/empty"
 expect 1 err 'nothing to score'
 
 golden=tests/golden/score/german
-run score --ref $golden.ref1 --ref $golden.ref2 --metric ter --metric chrf++ --lowercase $golden.c
+run score --ref $golden.ref1 --ref $golden.ref2 --metric ter --metric chrf++ --lowercase $golden.spoiled
 expect 0 out '^TER 54\.99  \(edits 124, ref 225\.5\)  nrefs:2\|case:lc\|tok:tercom'
 expect 0 out '^chrF\+\+ 69\.77  nrefs:2\|case:lc\|eff:yes\|nc:6\|nw:2'
-cp $golden.c "$dir/in"
+cp $golden.spoiled "$dir/in"
 run score --ref $golden.ref1 --ref $golden.ref2 --metric ter --sentences
 expect 0
 [ "$(sed -n '2p;20p' "$dir/out" | tr '\n' ' ')" = '94.74 0.00 ' ] || complain 'sentence scores'
@@ -259,13 +259,13 @@ expect 0
 awk -F '\t' 'NF != 2 { exit 1 }' "$dir/out" || complain 'not two columns'
 run score --ref $golden.ref1 --sentences --json
 expect 0 out '^\{"bleu": \{"score": 100.*\|eff:yes\|.*\}, "chrf": \{"score": 100.*\}\}$'
-run score --ref $golden.ref1 --ref $golden.ref2 $golden.a - $golden.b
-expect 0 out "^BLEU 71\.82  mean 71\.72 ± 7\.00  baseline    $golden\.a$"
+run score --ref $golden.ref1 --ref $golden.ref2 $golden.beam - $golden.sampled
+expect 0 out "^BLEU 71\.82  mean 71\.72 ± 7\.00  baseline    $golden\.beam$"
 expect 0 out '^BLEU 49\.99  mean 49\.05 ± 15\.74  p 0\.0060 \*  standard input$'
-expect 0 out "^chrF 72\.85  mean 72\.74 ± 5\.09  p 0\.0120 \*  $golden\.b$"
+expect 0 out "^chrF 72\.85  mean 72\.74 ± 5\.09  p 0\.0120 \*  $golden\.sampled$"
 expect 0 out '^     nrefs:2\|bs:1000\|seed:12345\|case:mixed'
-run score --ref $golden.ref1 --json --samples 100 --seed 1 --metric ter $golden.a $golden.b
-expect 0 out '"name": "tests/golden/score/german\.b", "score": .*"p": 0\.'
+run score --ref $golden.ref1 --json --samples 100 --seed 1 --metric ter $golden.beam $golden.sampled
+expect 0 out '"name": "tests/golden/score/german\.sampled", "score": .*"p": 0\.'
 expect 0 out '"ter": \{"signature": "nrefs:1\|bs:100\|seed:1\|'
 
 golden=tests/golden/score/parseval

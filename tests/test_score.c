@@ -69,7 +69,7 @@ struct corpus {
 
 static void corpus_read(struct corpus *c, const char *name)
 {
-    static const char *const suffix[] = {"a", "b", "c", "ref1", "ref2"};
+    static const char *const suffix[] = {"beam", "sampled", "spoiled", "ref1", "ref2"};
     for (int k = 0; k < SYSTEMS + REFS; k++) {
         char path[128];
         snprintf(path, sizeof path, "tests/golden/score/%s.%s", name, suffix[k]);

@@ -3,8 +3,8 @@
     python3 tests/golden/systems.py        (needs: pip install sacrebleu regex numpy)
 
 german.* and chinese.* are two references and the output of three systems, one sentence a line:
-a is heed's default model, b samples from it, and c samples with lines that are empty, in capitals,
-far too long or in another order. The sentences were written for this test. The numbers are
+beam is heed's default model, sampled samples from it, and spoiled is another sample with lines that
+are empty, in capitals, far too long or in another order. The sentences were written for this test. The numbers are
 scores of the corpus by every metric, with one and two references, in both cases; scores of the
 sentences; and paired bootstrap resampling of the three systems. Edits of random words of one letter
 show which shifts TER tries and which of two equal ones it takes.
@@ -18,7 +18,7 @@ from sacrebleu.significance import PairedTest
 
 DIRECTORY = Path(__file__).parent / "score"
 CORPORA = {"german": "13a", "chinese": "zh"}
-SYSTEMS = "abc"
+SYSTEMS = ["beam", "sampled", "spoiled"]
 METRICS = ["BLEU", "CHRF", "CHRFPP", "TER"]
 
 
@@ -56,7 +56,7 @@ def sentence_scores(corpus, ref):
         for name in METRICS:
             m = metric(name, CORPORA[corpus], lower, sentence=True)
             found = [m.sentence_score(h, list(r)).score
-                     for h, *r in zip(lines(f"{corpus}.c"), *ref)]
+                     for h, *r in zip(lines(f"{corpus}.spoiled"), *ref)]
             values = ", ".join(map(repr, found))
             yield f"{{{how(corpus, 2, name, CORPORA[corpus], lower)}, {{{values}}}}}"
 
@@ -113,7 +113,7 @@ def main():
         f"enum {{ SYSTEMS = {len(SYSTEMS)}, LINES_MAX = {longest} }};",
         "",
         *table("corpus_scores", "double value[SYSTEMS];", rows(corpus_scores)),
-        *table("sentence_scores", "double value[LINES_MAX]; /* of system c */",
+        *table("sentence_scores", "double value[LINES_MAX]; /* of the spoiled one */",
                rows(sentence_scores)),
         *table("comparisons", "struct { double score, mean, interval, p; } of[SYSTEMS];",
                rows(comparisons)),
