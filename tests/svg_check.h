@@ -58,6 +58,14 @@ static inline void svg_fault(struct svg_reader *r, const char *what, const char 
 
 /* ---- XML ---- */
 
+/* Whether the next character is c, which is then behind us. */
+static inline bool svg_takes(struct svg_reader *r, char c)
+{
+    bool here = *r->at == c;
+    r->at += here;
+    return here;
+}
+
 static inline bool svg_name(struct svg_reader *r, char out[SVG_NAME])
 {
     size_t n = strspn(r->at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-:");
@@ -91,8 +99,7 @@ static inline size_t svg_characters(struct svg_reader *r, char end)
 /* r->at is behind the '<'. */
 static inline bool svg_tag(struct svg_reader *r, struct svg_tag *t)
 {
-    *t = (struct svg_tag){.closes = *r->at == '/'};
-    r->at += t->closes;
+    *t = (struct svg_tag){.closes = svg_takes(r, '/')};
     if (!svg_name(r, t->name)) return false;
     while (*r->at == ' ') {
         r->at++;
@@ -104,12 +111,11 @@ static inline bool svg_tag(struct svg_reader *r, struct svg_tag *t)
         r->at += 2;
         a->value = r->at;
         a->len = svg_characters(r, '"');
-        if (*r->at++ != '"') return false;
+        if (!svg_takes(r, '"')) return false;
         t->n++;
     }
-    t->empty = *r->at == '/';
-    r->at += t->empty;
-    return *r->at++ == '>';
+    t->empty = svg_takes(r, '/');
+    return svg_takes(r, '>');
 }
 
 static inline const struct svg_attribute *svg_find(const struct svg_tag *t, const char *name)
@@ -306,8 +312,8 @@ static inline int svg_faults(const char *text)
     r->label = calloc(SVG_LABELS, sizeof *r->label);
     if (!r->label) return 1;
     do {
-        if (*r->at++ != '<' || !svg_tag(r, &t)) {
-            svg_fault(r, "malformed tag", r->at - 1);
+        if (!svg_takes(r, '<') || !svg_tag(r, &t)) {
+            svg_fault(r, "malformed tag", r->at);
             break;
         }
         svg_element(r, &t);
