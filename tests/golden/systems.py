@@ -79,6 +79,11 @@ def edits():
         hyp, ref = ([draw.choice(letters) for _ in range(draw.randint(1, longest))] for _ in "hr")
         if i % 3 == 0:
             ref = hyp[len(hyp) // 2:] + hyp[:len(hyp) // 3]
+        if i >= 108:  # as many words inserted as the band of the edit distance is wide
+            hyp = [draw.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(55)]
+            n = 23 + i % 4
+            new = [draw.choice("0123456789") for _ in range(n)]
+            ref = new + hyp[:-n] if i % 2 else hyp[n:] + new
         score = TER().sentence_score(" ".join(hyp), [" ".join(ref)])
         yield f'    {{"{" ".join(hyp)}", "{" ".join(ref)}", {score.num_edits}}},'
 
