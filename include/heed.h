@@ -937,8 +937,8 @@ struct heed_row {
 };
 
 struct heed_study_event {
-    const char *row; /* name of the row; NULL: the whole study */
-    int finished, rows;
+    const char *row;    /* name of the row; NULL: the whole study */
+    int finished, rows; /* of the rows that are to be computed: how many are finished, and all */
     const struct heed_event *training; /* an event of the row's training; NULL: none */
     const char *text;                  /* a sentence for a person; NULL: none */
 };

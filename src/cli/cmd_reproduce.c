@@ -36,6 +36,8 @@ struct reproduce {
     /* while it runs */
     struct heed_study *study;
     struct progress progress;
+    double start; /* seconds; when the first row began */
+    int finished; /* rows by then; -1: none has begun */
     pid_t child[JOBS_MAX];
     int children;
     int go[2]; /* a pipe: what a process that was started waits for */
@@ -154,6 +156,31 @@ static int parse(struct reproduce *c, int argc, char **argv)
 
 /* ---- running ---- */
 
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* "A1 (3 of 20 rows are finished, 12m 40s left): what it changes". The time is that of the rows
+ * since the first one here, taken as the time of each that is left. */
+static void say_row(struct reproduce *c, const struct heed_study_event *e)
+{
+    char left[CLI_NUMBER_MAX] = "", time[CLI_NUMBER_MAX + 16] = "";
+    if (c->finished < 0) {
+        c->start = now();
+        c->finished = e->finished;
+    }
+    int done = e->finished - c->finished;
+    if (done > 0) {
+        cli_duration(left, (now() - c->start) / done * (e->rows - e->finished));
+        snprintf(time, sizeof time, ", %s left", left);
+    }
+    fprintf(stderr, "%s (%d of %d rows are finished%s): %s\n", e->row, e->finished, e->rows, time,
+            e->text);
+}
+
 static void on_event(void *user, const struct heed_study_event *e)
 {
     struct reproduce *c = user;
@@ -169,8 +196,7 @@ static void on_event(void *user, const struct heed_study_event *e)
         if (e->text) fprintf(stderr, "%s\n", e->text);
     } else if (e->text) {
         progress_init(&c->progress, c->o.train.steps, false);
-        fprintf(stderr, "%s (%d of %d rows are finished): %s\n", e->row, e->finished, e->rows,
-                e->text);
+        say_row(c, e);
     }
 }
 
@@ -307,7 +333,7 @@ static char *command_line(int argc, char **argv)
 
 int cmd_reproduce(int argc, char **argv)
 {
-    struct reproduce c = {.o = heed_study_defaults(), .jobs = 1};
+    struct reproduce c = {.o = heed_study_defaults(), .jobs = 1, .finished = -1};
     training_init(&c.common);
     char *command = command_line(argc, argv);
     c.o.command = command;

@@ -74,21 +74,22 @@ enum heed_status study_add_row(struct heed_study *s, int number, const char *nam
     return HEED_OK;
 }
 
-static int finished(const struct heed_study *s)
+static bool wanted(const struct heed_study *s, const struct row *r)
 {
-    int n = 0;
-    for (int i = 0; i < s->rows; i++) n += s->row[i].result != NULL;
-    return n;
+    for (int i = 0; i < s->o.rows_n; i++)
+        if (strcmp(s->o.rows[i], r->name) == 0) return true;
+    return s->o.rows_n == 0;
 }
 
 void study_tell(struct heed_study *s, const struct row *r, const struct heed_event *training,
                 const char *text)
 {
-    struct heed_study_event e = {.row = r ? r->name : NULL,
-                                 .finished = finished(s),
-                                 .rows = s->rows,
-                                 .training = training,
-                                 .text = text};
+    struct heed_study_event e = {.row = r ? r->name : NULL, .training = training, .text = text};
+    for (int i = 0; i < s->rows; i++) {
+        if (!wanted(s, &s->row[i])) continue;
+        e.rows++;
+        e.finished += s->row[i].result != NULL;
+    }
     if (s->o.event) s->o.event(s->o.user, &e);
 }
 
@@ -214,13 +215,6 @@ static enum heed_status check_rows(struct heed_study *s, struct heed_error *err)
                          name);
     }
     return HEED_OK;
-}
-
-static bool wanted(const struct heed_study *s, const struct row *r)
-{
-    for (int i = 0; i < s->o.rows_n; i++)
-        if (strcmp(s->o.rows[i], r->name) == 0) return true;
-    return s->o.rows_n == 0;
 }
 
 static enum heed_status make_settings(struct heed_study *s, struct heed_error *err)
