@@ -175,8 +175,7 @@ static void test_svg(void **state)
     (void)state;
     static const char *const trees[] = {
         "(NN a)",
-        "( (SBARQ (WHADVP (WRB Why)) (SQ (VBZ is) (NP (DT a) (NN tree)) (ADJP-PRD (JJ tall))) (. "
-        "?)))",
+        "( (SBARQ (WHADVP (WRB Why)) (SQ (VBZ is) (NP (NN it)) (ADJP-PRD (JJ tall))) (. ?)))",
         "(WHADVP-TMP-1 (WHADVP-TMP-1 (WHADVP-TMP-1 (X a)) (X b)) (X c))",
         "(IP (NP (NR 上海浦东新区) (NN 法制)) (VP (VV <&>) (NP (NN a) (NN 建设同步))) (PU 。))",
     };

@@ -73,7 +73,7 @@ static enum heed_status buckets_fill(struct buckets *b, const struct heed_study 
         if (!b->index[i]) st = error_memory(err, (size_t)t->n * sizeof *b->index[i], "buckets");
     }
     for (int i = 0; i < t->n && !st; i++) {
-        int src, ref;
+        int src = 0, ref = 0;
         st = tokens_of(tokenizer, t->src[i], &src, err);
         if (!st) st = tokens_of(tokenizer, t->ref[i], &ref, err);
         int at = ((src > ref ? src : ref) - 1) / length;
