@@ -59,7 +59,7 @@ for study in "${@:-scaling table1 table1-cpu table3 schedule length table2}"; do
         table1)
             reproduce table1 "table1-${device%%:*}" --device "$device" --precision "$precision" --longest 4096 --widest 1024
             ;;
-        table1-cpu) reproduce table1 table1-cpu --device cpu ;;
+        table1-cpu) reproduce table1 table1-cpu --device cpu --longest 2048 --widest 256 ;;
         table3) train table3 "${small[@]}" --steps 8000 ;;
         schedule) train schedule "${small[@]}" --steps 4000 ;;
         length) train length "${small[@]}" --steps 8000 --train-length 25 "${test[@]}" ;;
