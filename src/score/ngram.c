@@ -162,15 +162,16 @@ static void slot_count(struct ngram_slot *s, int32_t ref)
 
 static void ref_count(struct ngram *g, int n)
 {
-    int32_t *id = g->ref_id;
+    size_t at = 0; /* where the ids of a reference begin */
     for (int r = 0; r < g->refs; r++) {
         const struct metric_text *ref = &g->ref[r];
         for (size_t i = 0; i + (size_t)n <= ref->n; i++) {
-            struct ngram_slot *s = pair_add(g, id[i], ref->c[i + (size_t)n - 1]);
+            int32_t *id = &g->ref_id[at + i];
+            struct ngram_slot *s = pair_add(g, *id, ref->c[i + (size_t)n - 1]);
             slot_count(s, r);
-            id[i] = s->id;
+            *id = s->id;
         }
-        id += ref->n;
+        at += ref->n;
     }
 }
 

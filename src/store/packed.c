@@ -123,6 +123,7 @@ static enum heed_status pack_slices(const struct reading *r, struct mat w, const
     float *buffer = plain && t->type != TYPE_F32 ? malloc(slice * sizeof *buffer) : NULL;
     if ((t->type == TYPE_I8 && !q) || (plain && t->type != TYPE_F32 && !buffer)) {
         free(q);
+        free(buffer);
         return error_memory(r->err, slice * sizeof *buffer, "rows of weights");
     }
     for (int row = 0; row < w.rows; row += SLICE) {
