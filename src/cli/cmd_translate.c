@@ -1,8 +1,8 @@
 /*
  * cmd_translate.c - `heed translate`: a line in, a line out, in order.
  *
- * Lines are translated in blocks, since many lines make batches of similar lengths, which are
- * fast. A block ends early only where a person or a program waits for the answer to each line.
+ * Lines are translated in blocks, since many lines share every decoding step, which is fast. A
+ * block ends early only where a person or a program waits for the answer to each line.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -43,7 +43,7 @@ struct translator {
 enum {
     TRANSLATOR_OPTIONS = 15,
     TRANSLATOR_LINE_OPTIONS = 4,
-    TRANSLATOR_BLOCK = 1024 /* most lines of a call; many lines make batches of similar lengths */
+    TRANSLATOR_BLOCK = 1024 /* most lines of a call; many lines share every decoding step */
 };
 
 /* Sets the defaults. */
