@@ -2,6 +2,7 @@
  * test_parseval.c - trees in brackets, and their scores against the figures of EVALB
  * (golden/parseval.py).
  */
+#include "deep_tree.h"
 #include "heed.h"
 #include "tree/tree.h"
 
@@ -164,23 +165,18 @@ static void test_bad_reference(void **state)
 static void test_deep(void **state)
 {
     (void)state;
-    enum { DEPTH = 100000 };
-    char *text = malloc(4 * DEPTH + 16);
+    char *text = deep_tree();
     assert_non_null(text);
-    for (int i = 0; i < DEPTH; i++) memcpy(text + (size_t)i * 3, "(X ", 3);
-    memcpy(text + (size_t)DEPTH * 3, "(NN a)", 6);
-    memset(text + (size_t)DEPTH * 3 + 6, ')', DEPTH);
-    text[4 * DEPTH + 6] = '\0';
     const struct heed_scoring how = {.metric = HEED_METRIC_PARSEVAL};
     const char *const line = text, *const *ref = &line;
     struct heed_score s;
     assert_int_equal(heed_score_corpus(&how, &line, &ref, 1, 1, &s, NULL), HEED_OK);
-    assert_int_equal(s.parseval.matched, DEPTH);
+    assert_int_equal(s.parseval.matched, DEEP_TREE);
     struct tree t = {0};
     struct tree_source source = {.at = text, .line = 1, .column = 1};
     assert_int_equal(tree_read(&t, &source, NULL), HEED_OK);
     assert_int_equal(tree_clean(&t, NULL), HEED_OK);
-    assert_int_equal(t.n, DEPTH + 2);
+    assert_int_equal(t.n, DEEP_TREE + 2);
     tree_release(&t);
     free(text);
 }

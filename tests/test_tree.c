@@ -2,6 +2,7 @@
  * test_tree.c - trees as sequences and back, and their pictures: whatever a model writes becomes a
  * tree over the words; no text of a picture overlaps another.
  */
+#include "deep_tree.h"
 #include "heed.h"
 
 #include <setjmp.h>
@@ -219,13 +220,8 @@ static void test_svg(void **state)
 static void test_deep(void **state)
 {
     (void)state;
-    enum { DEPTH = 100000 };
-    char *text = malloc(4 * DEPTH + 16);
+    char *text = deep_tree();
     assert_non_null(text);
-    for (int i = 0; i < DEPTH; i++) memcpy(text + (size_t)i * 3, "(X ", 3);
-    memcpy(text + (size_t)DEPTH * 3, "(NN a)", 6);
-    memset(text + (size_t)DEPTH * 3 + 6, ')', DEPTH);
-    text[4 * DEPTH + 6] = '\0';
     struct heed_trees *t = trees_of(text);
     struct heed_error err = {0};
     char *out = NULL;

@@ -152,8 +152,7 @@ static int write_out(const struct attention *c, const struct heed_attention *a,
     if (heed_attention_picture(a, c->file.kind, v, &text, &err) != HEED_OK) {
         return cli_failure("%s", err.text);
     }
-    bool dark = strcmp(c->theme, "dark") == 0;
-    int code = picture_file_write(&c->file, text, dark ? HEED_THEME_DARK : HEED_THEME_LIGHT);
+    int code = picture_file_write(&c->file, text, picture_theme(c->theme));
     free(text);
     return code;
 }

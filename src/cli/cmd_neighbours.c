@@ -183,17 +183,13 @@ static int show_map(const struct neighbours *c)
     struct heed_error err = {0};
     struct heed_word_map *m = NULL;
     char *text = NULL;
-    enum heed_picture kind = c->out    ? c->file.kind
-                             : c->json ? HEED_PICTURE_JSON
-                                       : HEED_PICTURE_TERMINAL;
+    enum heed_picture kind = picture_kind(&c->file, c->json);
     int code = CLI_DONE;
     if (heed_word_map_of(c->e, c->words.v, c->words.n, &m, &err) != HEED_OK ||
         heed_word_map_picture(m, kind, &text, &err) != HEED_OK) {
         code = cli_failure("%s", err.text);
-    } else if (c->out) {
-        code = picture_file_write(&c->file, text, picture_theme(c->theme));
     } else {
-        fputs(text, stdout);
+        code = picture_show(&c->file, text, picture_theme(c->theme));
     }
     heed_word_map_free(m);
     free(text);

@@ -21,19 +21,11 @@ static int show(const struct positions *c, const struct heed_positions *p)
 {
     struct heed_error err = {0};
     char *text = NULL;
-    enum heed_picture kind = c->out    ? c->file.kind
-                             : c->json ? HEED_PICTURE_JSON
-                                       : HEED_PICTURE_TERMINAL;
+    enum heed_picture kind = picture_kind(&c->file, c->json);
     if (heed_positions_picture(p, kind, &text, &err) != HEED_OK) {
         return cli_failure("%s", err.text);
     }
-    int code = CLI_DONE;
-    if (c->out) {
-        code = picture_file_write(&c->file, text, picture_theme(c->theme));
-    } else {
-        fputs(text, stdout);
-        code = cli_flush();
-    }
+    int code = picture_show(&c->file, text, picture_theme(c->theme));
     free(text);
     return code;
 }

@@ -86,3 +86,15 @@ int picture_file_write(const struct picture_file *f, const char *text, enum heed
     free(png);
     return code;
 }
+
+enum heed_picture picture_kind(const struct picture_file *f, bool json)
+{
+    return f->path ? f->kind : json ? HEED_PICTURE_JSON : HEED_PICTURE_TERMINAL;
+}
+
+int picture_show(const struct picture_file *f, const char *text, enum heed_theme theme)
+{
+    if (f->path) return picture_file_write(f, text, theme);
+    fputs(text, stdout);
+    return cli_flush();
+}

@@ -36,4 +36,9 @@ int picture_file_init(struct picture_file *f, const char *path, unsigned endings
 /* Writes the file; text is of `kind`. theme: of a PNG. Returns an exit code. */
 int picture_file_write(const struct picture_file *f, const char *text, enum heed_theme theme);
 
+/* For a command that prints its picture where --out names no file, that is where f is {0}: what the
+ * library is to draw, and where the text goes. */
+enum heed_picture picture_kind(const struct picture_file *f, bool json);
+int picture_show(const struct picture_file *f, const char *text, enum heed_theme theme);
+
 #endif
