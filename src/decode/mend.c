@@ -13,19 +13,19 @@ static unsigned flags_of(const struct pieces *p, const struct sentence *x,
 }
 
 /* Looks for faults in every piece. Those that can be mended are searched for once more, where no
- * n-gram may come twice, unless the options forbid repeats already. */
+ * n-gram may come twice, unless the translation is given or the options forbid repeats already. */
 enum heed_status mend_begin(struct job *j, struct heed_error *err)
 {
     enum { NO_REPEAT = 3 };
     struct pieces *p = &j->p;
-    bool given = p->request->given || p->o.no_repeat_ngram;
+    bool once = p->request->given || p->o.no_repeat_ngram;
     enum heed_status status = job_more(j, p->n, p->n * p->nbest, err);
     int n = 0;
     for (int i = 0; i < p->n && !status; i++) {
         const struct sentence *x = &p->sentence[i];
         if (!x->src.n || x->out->broken) continue;
         p->flags[i] = flags_of(p, x, x->out);
-        if (!(p->flags[i] & FAULTS_TO_MEND) || given) continue;
+        if (!(p->flags[i] & FAULTS_TO_MEND) || once) continue;
         j->piece[n] = i;
         j->more[n] = *x;
         j->more[n].beam.no_repeat = NO_REPEAT;
