@@ -9,7 +9,7 @@
 #
 # Tests, in tiers:
 #
-#   make check       the quick tests: after every change, under 30 seconds once built
+#   make check       the quick tests: after every change, about 30 seconds once built
 #   make test        everything: all tests, lint, and a build by clang with warnings as errors
 #                    and sanitizers, with most of the tests
 #   make asan tsan   long: all tests under AddressSanitizer or ThreadSanitizer
