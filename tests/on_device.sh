@@ -8,7 +8,7 @@
 # BUILD_DIRECTORY/heed-device.tar.xz: programs, tests, benchmarks, what they read, and the shared
 # libraries they need besides those of the C library and of CUDA. There:
 #
-#     tar xf heed-device.tar.xz && heed-device/run.sh [tests] [bench] [variants] [variants-bleu] ...
+#     tar xf heed-device.tar.xz && heed-device/run.sh [tests] [bench] [choices] [variants] ...
 #
 # run.sh goes on after failures, prints what matters and leaves the rest in $OUT or heed-device/out.
 set -eu
@@ -19,8 +19,8 @@ top=$build/heed-device
 rm -rf "$top"
 mkdir -p "$top/lib" "$top/bin" "$top/data" "$top/tests"
 cp "$build/heed" "$top/bin"
-for name in ops extremes device golden golden_beam packed_forms search_forms train session lost_device; do cp "$build/tests/test_$name" "$top/bin"; done
-cp "$build"/benchmarks/bench_{train,translate,length,attention_cuda} "$top/bin"
+for name in ops extremes device golden golden_beam packed_forms search_forms train session lost_device layers; do cp "$build/tests/test_$name" "$top/bin"; done
+cp "$build"/benchmarks/bench_{train,translate,length,attention_cuda,choices_cuda} "$top/bin"
 cp -r "$root/tests/golden" "$top/tests"
 cp "$root/tests/on_device_run.sh" "$top/run.sh"
 mkdir "$top/recipes"
@@ -35,7 +35,7 @@ for file in "$@"; do
 done
 strip "$top"/bin/*
 ldd "$top"/bin/* | awk '$3 ~ /^\// { print $3 }' | sort -u |
-    grep -v -E '/lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|cuda|cublas)[.-]' | xargs -I LIB cp -L LIB "$top/lib"
+    grep -v -E '/lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|cuda|cublas|cublasLt)[.-]' | xargs -I LIB cp -L LIB "$top/lib"
 tar -C "$build" -cf - heed-device | xz --lzma2=preset=3,dict=192MiB >"$build/heed-device.tar.xz"
 rm -r "$top"
 ls -l "$build/heed-device.tar.xz"

@@ -1,7 +1,8 @@
 #!/bin/sh
 # run.sh - the tests and benchmarks of the archive that on_device.sh made, on a machine with a GPU.
 #
-# usage: run.sh [tests] [bench] [variants] [variants-bleu] [length] [translate] [memcheck] [racecheck]
+# usage: run.sh [tests] [bench] [choices] [variants] [variants-bleu] [length] [translate] [memcheck]
+#              [racecheck]
 #        run.sh part memcheck|racecheck PROGRAM [TESTS]     (default: tests bench)
 #
 # variants-bleu is recipes/variants/run.sh, which has the variables FORMS, SEEDS and STEPS. JOBS runs, 4
@@ -58,7 +59,7 @@ tests() {
              END { if (seen) print "        " seen " shapes, at most " worst + 0 " of the tolerance" }' \
             "$out/$name.log"
     done
-    for name in extremes golden golden_beam packed_forms search_forms train session lost_device; do
+    for name in extremes golden golden_beam packed_forms search_forms train session lost_device layers; do
         run $name 180 bin/test_$name
         complaints $name 12
     done
@@ -76,13 +77,21 @@ bench() {
     done
 }
 
+# what cuBLASLt proposes for the products of a step of base
+choices() {
+    run choices 60 bin/bench_choices_cuda
+    cat "$out/choices.log"
+}
+
 # a step of base in other forms; the paper's first and last
 variants() {
     [ -f data/batches-25000.txt ] || return
     for form in '' norm=pre activation=gelu activation=silu activation=swiglu position=learned \
         position=rope position=relative position=alibi position=none 'attention=window window=16' \
-        attention=linear attention=additive d_k=32 d_v=128 bias=true kv_heads=2 kv_heads=1 tie=none recompute=layer \
-        'ff=moe experts=8 experts_per_token=2 d_ff=1024' 'norm=pre position=rope activation=swiglu kv_heads=2' ''; do
+        attention=linear attention=additive d_k=32 d_v=128 bias=true kv_heads=2 kv_heads=1 tie=decoder tie=none recompute=layer \
+        'ff=moe experts=8 experts_per_token=2 d_ff=1024' 'norm=pre position=rope' \
+        'norm=pre position=rope activation=swiglu kv_heads=2' \
+        'norm=pre position=rope kv_heads=2 ff=moe experts=8 experts_per_token=2 d_ff=1024' ''; do
         set --
         for field in $form; do set -- "$@" --set "$field"; done
         name="form_$(echo "$form" | tr ' =' '__')"
@@ -155,7 +164,7 @@ fi
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,memory.used --format=csv,noheader
 for what in "$@"; do
     case $what in
-    tests | bench | variants | length | translate) $what ;;
+    tests | bench | choices | variants | length | translate) $what ;;
     variants-bleu) variants_bleu ;;
     memcheck) sanitizer memcheck 16 ;;
     racecheck) sanitizer racecheck 3 ;;
