@@ -56,7 +56,7 @@ void attention_forward(const struct attention *given, struct chain chain)
     else if (!fast_width(a) || !aligned_inputs(a) || (half && !keys_half))
         attention_plain_forward(a, chain.stream);
     else if (half && !a->seqs.at && attention_tiles_take(a))
-        attention_tiles_forward(a, chain.stream);
+        attention_tiles_forward(a, chain);
     else
         attention_rows_forward(a, chain);
     if (a->weights.p) attention_weights(a, chain.stream);

@@ -26,7 +26,7 @@ void attention_additive_backward(struct gpu *c, const struct attention *a,
  * table of keys */
 /* Whether they compute this form. */
 bool attention_tiles_take(const struct attention *a);
-void attention_tiles_forward(const struct attention *a, cudaStream_t stream);
+void attention_tiles_forward(const struct attention *a, struct chain chain);
 /* Returns whether it computed the gradients. */
 bool attention_tiles_backward(struct gpu *c, const struct attention *a,
                               const struct attention_grad *g);

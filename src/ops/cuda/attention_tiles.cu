@@ -196,6 +196,7 @@ static __global__ void __launch_bounds__(MOST_WARPS * 32, D == 128 || FORM == FO
     int lane = threadIdx.x % 32, threads = cut.warps * 32, tid = warp * 32 + lane;
     struct place place = place_of(blockIdx.x, a.heads / cut.groups, cut.tiles);
     int head = place.head * cut.groups + group, first = place.tile * cut.warps * 16;
+    chain_wait();
     struct sentence s = sentence_at(a.seqs, place.sentence);
     if (first >= s.nq) return;
 
@@ -312,7 +313,7 @@ static __global__ void __launch_bounds__(MOST_WARPS * 32, D == 128 || FORM == FO
 }
 
 template <int D, bool ALL, enum form FORM>
-static void launch(const struct attention *a, cudaStream_t stream)
+static void launch(const struct attention *a, struct chain chain)
 {
     struct cut c;
     c.warps = (a->seqs.max_q + 15) / 16;
@@ -326,33 +327,31 @@ static void launch(const struct attention *a, cudaStream_t stream)
         bytes += relative_bytes<D>(*a) + c.groups * product_bytes(*a, c.warps * 16);
     allow_shared((const void *)forward<D, ALL, FORM>, bytes);
     int grid = a->seqs.n * c.tiles * (a->heads / c.groups);
-    forward<D, ALL, FORM>
-        <<<grid, c.groups * c.warps * 32, bytes, stream>>>(*a, c, drop_site(a->drop));
+    chain_launch(forward<D, ALL, FORM>, grid, c.groups * c.warps * 32, bytes, chain, *a, c,
+                 drop_site(a->drop));
 }
 
-template <int D, bool ALL> static void launch(const struct attention *a, cudaStream_t stream)
+template <int D, bool ALL> static void launch(const struct attention *a, struct chain chain)
 {
     enum form form = form_of(a);
     if (form == FORM_PAPER)
-        launch<D, ALL, FORM_PAPER>(a, stream);
+        launch<D, ALL, FORM_PAPER>(a, chain);
     else if (form == FORM_DISTANCE)
-        launch<D, ALL, FORM_DISTANCE>(a, stream);
+        launch<D, ALL, FORM_DISTANCE>(a, chain);
     else
-        launch<D, ALL, FORM_RELATIVE>(a, stream);
+        launch<D, ALL, FORM_RELATIVE>(a, chain);
 }
 
-template <int D> static void launch(const struct attention *a, cudaStream_t stream)
+template <int D> static void launch(const struct attention *a, struct chain chain)
 {
     bool all = a->seqs.max_k <= (D == 128 ? SOME_KEYS : ALL_KEYS);
-    all ? launch<D, true>(a, stream) : launch<D, false>(a, stream);
+    all ? launch<D, true>(a, chain) : launch<D, false>(a, chain);
 }
 
-void attention_tiles_forward(const struct attention *a, cudaStream_t stream)
+void attention_tiles_forward(const struct attention *a, struct chain chain)
 {
     int width = compiled_width(a);
-    width == 32   ? launch<32>(a, stream)
-    : width == 64 ? launch<64>(a, stream)
-                  : launch<128>(a, stream);
+    width == 32 ? launch<32>(a, chain) : width == 64 ? launch<64>(a, chain) : launch<128>(a, chain);
 }
 
 template <int D> static bool relative_fits(const struct attention *a)

@@ -326,6 +326,7 @@ static __global__ void __launch_bounds__(bounds<D, WHOLE>::THREADS, bounds<D, WH
     int kv_head = place.head * cut.groups + group, first = place.tile * cut.keys;
     int sharing = WHOLE ? 1 : a.heads / a.kv_heads; /* heads of the key/value head */
     int head = kv_head * sharing, last_head = head + sharing - 1;
+    chain_wait();
     struct sentence s = sentence_at(a.seqs, place.sentence);
     if (first >= s.nk && !(WHOLE && s.nq)) return;
     struct room<D> room = room_at<D>(shared + group * room_bytes<D>(cut, WHOLE), cut);
@@ -667,7 +668,7 @@ static int round16(int n)
 /* Keys of all sentences, and dq where they fit in shared memory; returns whether they do. */
 template <int D, enum form FORM>
 static bool launch_whole(const struct attention *a, const struct attention_grad *g,
-                         cudaStream_t stream)
+                         struct chain chain)
 {
     const struct seqs *s = &a->seqs;
     struct cut c;
@@ -680,9 +681,8 @@ static bool launch_whole(const struct attention *a, const struct attention_grad 
     int bytes = c.groups * room_bytes<D>(c, true);
     if (a->heads != a->kv_heads || c.warps > MOST_WARPS || bytes > shared_limit()) return false;
     allow_shared((const void *)backward_keys<D, true, FORM>, bytes);
-    backward_keys<D, true, FORM>
-        <<<s->n *(a->heads / c.groups), c.groups * c.warps * 32, bytes, stream>>>(
-            *a, *g, c, drop_site(a->drop));
+    chain_launch(backward_keys<D, true, FORM>, s->n * (a->heads / c.groups),
+                 c.groups * c.warps * 32, bytes, chain, *a, *g, c, drop_site(a->drop));
     return true;
 }
 
@@ -713,7 +713,7 @@ template <int D, enum form FORM>
 static bool launch(struct gpu *c, const struct attention *a, const struct attention_grad *g)
 {
     struct cut cut;
-    if (launch_whole<D, FORM>(a, g, c->stream)) return true;
+    if (launch_whole<D, FORM>(a, g, c->chain)) return true;
     cut.queries = cut.keys = PART_ROWS;
     cut.warps = PART_WARPS, cut.groups = 1;
     cut.widths = widths_of(a);

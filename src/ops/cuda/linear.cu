@@ -21,6 +21,7 @@ static __global__ void add_partials(const __grid_constant__ struct sums s, const
     __shared__ float part[LANES][LANES + 1];
     int tx = threadIdx.x, ty = threadIdx.y, col = blockIdx.x * LANES + tx, width = s.n * cols;
     float sum = 0;
+    chain_wait();
 #pragma unroll 4
     for (int i = ty; i < rows; i += LANES)
         if (col < width) sum += partial[(size_t)i * width + col];
@@ -33,8 +34,8 @@ static __global__ void add_partials(const __grid_constant__ struct sums s, const
 
 void cuda_add_partials(struct gpu *c, struct sums s, const float *partial, int rows, int cols)
 {
-    add_partials<<<ceiling(s.n * cols, LANES), dim3(LANES, LANES), 0, c->stream>>>(s, partial, rows,
-                                                                                   cols);
+    chain_launch(add_partials, ceiling(s.n * cols, LANES), dim3(LANES, LANES), 0, c->chain, s,
+                 partial, rows, cols);
 }
 
 enum {

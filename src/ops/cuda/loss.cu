@@ -60,6 +60,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
     extern __shared__ uint4 memory[];
     T *row = logits.at(blockIdx.x, 0), *copy = (T *)memory;
+    chain_wait();
     int want = target[blockIdx.x];
     struct soft s = {-INFINITY, 0};
     float total = 0;
@@ -109,8 +110,8 @@ static void xent_run(struct gpu *c, struct mat logits, const int32_t *target, fl
     size_t bytes = (size_t)logits.cols * sizeof(T) + 16;
     bool keep = grad && bytes + 2048 <= (size_t)c->shared;
     if (keep) cuda_check(c, shared_allow((const void *)xent_row<T, V>, bytes));
-    xent_row<T, V><<<logits.rows, THREADS, keep ? bytes : 0, c->stream>>>(
-        rows_of<T>(logits), target, rows_of<float>(loss), logits.cols, eps, grad, keep);
+    chain_launch(xent_row<T, V>, logits.rows, THREADS, keep ? bytes : 0, c->chain,
+                 rows_of<T>(logits), target, rows_of<float>(loss), logits.cols, eps, grad, keep);
 }
 
 void cuda_xent(struct gpu *c, struct mat logits, const int32_t *target, float eps, bool grad,

@@ -236,6 +236,7 @@ static __global__ void __launch_bounds__(LANES *WARPS, N > 2 ? 1 : 2)
     bool adds = BESIDES == ALONE && beta != 0;
     int lane = threadIdx.x;
     float gain[N][V], dg[N][V] = {}, db[N][V] = {}, drb[N][V] = {};
+    chain_wait();
 #pragma unroll
     for (int k = 0; k < N; k++)
         if (k * SPAN + lane * V < cols) load(gain[k], g + k * SPAN + lane * V);
@@ -348,10 +349,10 @@ static int norm_run_bwd(struct gpu *c, struct mat dx, struct mat dr, struct mat 
     auto kernel = drb.p  ? norm_rows_bwd<T, N, RESIDUAL_BIAS>
                   : dr.p ? norm_rows_bwd<T, N, RESIDUAL>
                          : norm_rows_bwd<T, N, ALONE>;
-    kernel<<<blocks, dim3(LANES, WARPS), 0, c->stream>>>(
-        rows_of<T>(dx), rows_of<T>(dr), (float *)c->scratch, rows_of<const T>(dy),
-        rows_of<const T>(xhat), rows_of<const float>(rstd), (const float *)g.p, dy.rows, dy.cols,
-        drop_site(d), beta);
+    chain_launch(kernel, blocks, dim3(LANES, WARPS), 0, c->chain, rows_of<T>(dx), rows_of<T>(dr),
+                 (float *)c->scratch, rows_of<const T>(dy), rows_of<const T>(xhat),
+                 rows_of<const float>(rstd), (const float *)g.p, dy.rows, dy.cols, drop_site(d),
+                 beta);
     return blocks;
 }
 
