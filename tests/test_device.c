@@ -1,6 +1,7 @@
 /*
  * test_device.c - what test_ops.c does not test: transfers to a device and back, packed weights,
- * gradients of frequent ids, and errors. On the CPU or on another device: see device.h.
+ * products of many rows, gradients of frequent ids, and errors. On the CPU or on another device:
+ * see device.h.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -260,6 +261,65 @@ static void test_packed(void **state)
                                  shape[s][1], shape[s][2]);
 }
 
+/* ---- products of many rows ---- */
+
+/* Allocated with the slack rows that a product may write. */
+static struct mat random_bf16(int rows, int cols, uint64_t seed)
+{
+    size_t n = ((size_t)rows + ROW_PAD) * (size_t)cols;
+    float *x = random_floats(n, seed);
+    uint16_t *narrow = host(n * sizeof *narrow);
+    for (size_t i = 0; i < n; i++) narrow[i] = bf16_from_float(x[i]);
+    struct mat m = mat_make(put(be, narrow, n * sizeof *narrow), rows, cols, TYPE_BF16);
+    must_sync(be);
+    free(x), free(narrow);
+    return m;
+}
+
+static void assert_near(struct mat found, struct mat expected)
+{
+    size_t n = (size_t)found.rows * (size_t)found.cols;
+    uint16_t *a = host(n * sizeof *a), *b = host(n * sizeof *b);
+    be->op->download(be, a, found.p, n * sizeof *a);
+    be->op->download(be, b, expected.p, n * sizeof *b);
+    must_sync(be);
+    for (size_t i = 0; i < n; i++) {
+        float x = bf16_to_float(a[i]), y = bf16_to_float(b[i]);
+        if (!(fabsf(x - y) <= 0.02f + 0.01f * fabsf(y)))
+            fail_msg("row %zu, column %zu: found %g, expected %g", i / (size_t)found.cols,
+                     i % (size_t)found.cols, (double)x, (double)y);
+    }
+    free(a), free(b);
+}
+
+/* Kernels for many rows compute what those for few rows do: x wT, and x turned. */
+static void test_many_rows(void **state)
+{
+    (void)state;
+    enum { ROWS = 6203, COLS = 1000, TERMS = 200, FEW = 5 * ROW_PAD };
+    struct mat x = random_bf16(ROWS, TERMS, 1), w = random_bf16(COLS, TERMS, 2);
+    struct mat turned = random_bf16(TERMS, COLS, 3), none = {0}, y[2];
+    struct mat seen = random_bf16(ROWS, COLS, 4);
+    struct mat dw = mat_make(must_alloc(be, sizeof(float) * TERMS * COLS), TERMS, COLS, TYPE_F32);
+    for (int back = 0; back < 2; back++) {
+        for (int i = 0; i < 2; i++) y[i] = random_bf16(ROWS, COLS, 5 + (uint64_t)i);
+        for (int few = 0; few < 2; few++)
+            for (int row = 0, n; row < ROWS; row += n) {
+                n = few && FEW < ROWS - row ? FEW : ROWS - row;
+                struct mat from = mat_rows(x, row, n), to = mat_rows(y[few], row, n);
+                if (back)
+                    be->op->linear_bwd(be, to, 0, none, dw, from, mat_rows(seen, row, n), turned,
+                                       (struct activation){0});
+                else
+                    be->op->linear(be, to, from, w, none, (struct activation){0});
+            }
+        assert_near(y[0], y[1]);
+        for (int i = 0; i < 2; i++) be->op->free(be, y[i].p);
+    }
+    be->op->free(be, x.p), be->op->free(be, w.p), be->op->free(be, turned.p);
+    be->op->free(be, seen.p), be->op->free(be, dw.p);
+}
+
 /* ---- frequent ids ---- */
 
 /* Every second row has the same id, of the others some are frequent. */
@@ -302,7 +362,7 @@ int main(void)
         cmocka_unit_test(test_there_and_back),  cmocka_unit_test(test_two_backends),
         cmocka_unit_test(test_too_much_memory), cmocka_unit_test(test_no_such_device),
         cmocka_unit_test(test_wrong_type),      cmocka_unit_test(test_packed),
-        cmocka_unit_test(test_frequent_ids),
+        cmocka_unit_test(test_many_rows),       cmocka_unit_test(test_frequent_ids),
     };
     device_or_skip();
     if (ref_open(&ref, &err) || backend_open(&be, device_or_cpu(), 2, &err)) {

@@ -2,8 +2,8 @@
  * cuda.h - private to the CUDA backend: the device, its stream, and what the ops share.
  *
  * cuda.cu has the op table; memory.cu copies between host and device; blas.cu computes products
- * with cuBLASLt, few.cu products of a few rows, and hopper.cu two products fused with activation
- * and dropout; linear.cu, gate.cu, norm.cu, embed.cu, rotate.cu, experts.cu, experts_linear.cu,
+ * with cuBLASLt, few.cu products of a few rows, resident.cu products of many rows with few terms,
+ * and hopper.cu two products fused with activation and dropout; linear.cu, gate.cu, norm.cu, embed.cu, rotate.cu, experts.cu, experts_linear.cu,
  * loss.cu, adam.cu, decode.cu, linear_attention.cu, linear_state.cu and attention.cu have the ops,
  * the last with the kernels of attention_*.cu.
  *

@@ -18,6 +18,7 @@
 
 #include "ops/cuda/activation.h"
 #include "ops/cuda/device.h"
+#include "ops/cuda/resident.h"
 
 enum {
     TILE_M = 128,
@@ -458,10 +459,14 @@ void hopper_open(struct gpu *c)
     if (driver) c->box_map = (decltype(c->box_map))dlsym(driver, "cuTensorMapEncodeTiled");
 }
 
-/* The TMA descriptor of m for boxes of so many rows. Where a box extends beyond m, TMA reads zeros
- * and stores nothing. */
-static bool map_of(struct gpu *c, CUtensorMap *map, struct mat m, int rows)
+static bool takes(struct mat m)
 {
+    return m.type == TYPE_BF16 && mat_wide(m);
+}
+
+bool box_map_of(struct gpu *c, CUtensorMap *map, struct mat m, int rows)
+{
+    if (!takes(m)) return false;
     cuuint64_t size[2] = {(cuuint64_t)m.cols, (cuuint64_t)m.rows};
     cuuint64_t row_bytes[1] = {(cuuint64_t)m.ld * sizeof(bf16)};
     cuuint32_t box[2] = {WIDE, (cuuint32_t)rows}, every[2] = {1, 1};
@@ -471,19 +476,14 @@ static bool map_of(struct gpu *c, CUtensorMap *map, struct mat m, int rows)
                       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-static bool takes(struct mat m)
-{
-    return m.type == TYPE_BF16 && mat_wide(m);
-}
-
 template <bool BACK, enum activation_kind KIND>
 static bool run(struct gpu *c, const char *name, struct mat out, struct mat a, struct mat w,
                 struct mat seen, struct job j)
 {
     auto kernel = feed_forward<BACK, KIND>;
     struct maps maps;
-    if (!map_of(c, &maps.a, a, TILE_M) || !map_of(c, &maps.w, w, BACK ? TILE_K : TILE_N) ||
-        !map_of(c, &maps.c, out, HALF) || !map_of(c, &maps.seen, seen, HALF))
+    if (!box_map_of(c, &maps.a, a, TILE_M) || !box_map_of(c, &maps.w, w, BACK ? TILE_K : TILE_N) ||
+        !box_map_of(c, &maps.c, out, HALF) || !box_map_of(c, &maps.seen, seen, HALF))
         return false;
     bool both = BACK || KIND != ACT_RELU;
     double bytes = mat_bytes(out) * (both ? 2 : 1) + mat_bytes(a) + mat_bytes(w);

@@ -138,17 +138,36 @@ template <int N> static __device__ __forceinline__ void product_wait(void)
 }
 
 /* Waits until all products are done; the compiler does not read d before. */
-static __device__ __forceinline__ void product_end(float (&d)[128])
+template <int N> static __device__ __forceinline__ void product_end(float (&d)[N])
 {
     product_wait<0>();
 #pragma unroll
-    for (int i = 0; i < 128; i++) asm volatile("" : "+f"(d[i])::"memory");
+    for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
 
 #define F8(d, i)                                                                                   \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),    \
         "+f"(d[i + 6]), "+f"(d[i + 7])
 #define F32(d, i) F8(d, i), F8(d, i + 8), F8(d, i + 16), F8(d, i + 24)
+
+/* d [64,128] = (add ? d : 0) + a [64,16] b; TURNED: the rows of b are along the sum. */
+template <bool TURNED>
+static __device__ __forceinline__ void product_64x128x16(float (&d)[64], uint64_t a, uint64_t b,
+                                                         bool add)
+{
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.b32 p, %66, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+                 "}, %64, %65, p, 1, 1, 0, %67;\n"
+                 "}"
+                 : F32(d, 0), F32(d, 32)
+                 : "l"(a), "l"(b), "r"((int)add), "n"(TURNED ? 1 : 0));
+}
 
 /* d [64,256] = (add ? d : 0) + a [64,16] b; TURNED: the rows of b are along the sum. */
 template <bool TURNED>
