@@ -65,7 +65,7 @@ done
 
 mkdir "$dir/whole" "$dir/cut"
 cd "$dir/whole" || exit 1
-accepts reproduce table3 --out o --rows base,D3 $tiny --quiet
+accepts reproduce table3 --out o --rows base,D3,seed $tiny --quiet
 row=o/rows/D3.json
 same_number "$(cell o/report.md D3 6)" "$(number $row perplexity)" 2
 same_number "$(cell o/report.md D3 8)" "$(number $row bleu)" 2
@@ -73,7 +73,11 @@ same_number "$(cell o/report.md D3 8)" "$(number $row bleu)" 2
 tokens=$(sed -n 's/.*"target_tokens":\([0-9]*\).*/\1/p' o/runs/D3/model/log.jsonl | awk '{ n += $1 } END { print n }')
 same_number "$tokens" "$(number $row target_tokens)" 0
 [ ! -e o/runs/D3/model/checkpoints ] || fail "checkpoints of a finished row are left"
-grep -q "^2 of 20 rows are finished" o/report.md || fail "the report does not say what is missing"
+grep -q "^3 of 21 rows are finished" o/report.md || fail "the report does not say what is missing"
+# What counts as alike is what the base model differs by with another seed.
+noise=$(awk "BEGIN { x = $(number o/rows/seed.json nll) - $(number o/rows/base.json nll); print 100 * (exp(x < 0 ? -x : x) - 1) }")
+awk "BEGIN { exit !($noise > 1) }" || fail "two seeds of the base model differ by $noise% only"
+grep -q "^or $(printf %.1f "$noise")% of perplexity: two seeds" o/report.md || fail "the report does not know two seeds"
 accepts translate --model o/runs/D3/model "the line number 3 of many"
 "$heed" reproduce table3 --out o $tiny --list >"$dir/out"
 grep -Eq '^D3 +finished +no label smoothing: --label-smoothing 0$' "$dir/out" || fail "--list: D3"

@@ -1,6 +1,7 @@
 /*
  * table3.c - the variations of the base model in the paper's table 3: its rows A to E, in the
- * paper's proportions to the base model that the options describe.
+ * paper's proportions to the base model that the options describe, and the base model with another
+ * seed, which shows how much a row differs by chance.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -37,6 +38,7 @@ static const struct paper {
     {"D4", "label smoothing 0.2", 5.47, 25.7, 65},
     {"E", "learned positions", 4.92, 25.7, 65},
     {"big", "twice as wide, P_drop 0.3", 4.33, 26.4, 213},
+    {"seed", "the base model with another seed", NAN, NAN, NAN}, /* not in the paper */
 };
 enum { ROWS = sizeof PAPER / sizeof *PAPER };
 
@@ -48,8 +50,9 @@ static int at_least_1(int n)
 }
 
 /* What `heed train` is to be told for the row with this name; "": nothing. */
-static void changes(const struct heed_config *c, const char *name, char out[ROW_TEXT])
+static void changes(const struct heed_study *s, const char *name, char out[ROW_TEXT])
 {
+    const struct heed_config *c = &s->o.train.config;
     int h = c->heads, n = c->encoder_layers, m = c->decoder_layers;
     int dk = config_d_k(c), dv = config_d_v(c);
     int row = name[1] - '0';
@@ -57,6 +60,8 @@ static void changes(const struct heed_config *c, const char *name, char out[ROW_
     if (strcmp(name, "big") == 0) {
         snprintf(out, ROW_TEXT, "--d-model %d --d-ff %d --heads %d --dropout 0.3", 2 * c->d_model,
                  2 * c->d_ff, 2 * h);
+    } else if (strcmp(name, "seed") == 0) {
+        snprintf(out, ROW_TEXT, "--seed %llu", (unsigned long long)s->o.seed + 1);
     } else if (name[0] == 'A') {
         int heads = row == 1 ? 1 : row == 2 ? at_least_1(h / 2) : row == 3 ? 2 * h : 4 * h;
         snprintf(out, ROW_TEXT, "--heads %d --d-k %d --d-v %d", heads, at_least_1(h * dk / heads),
@@ -88,7 +93,7 @@ static enum heed_status plan(struct heed_study *s, struct heed_error *err)
     for (int i = 0; i < ROWS && !st; i++) {
         const struct paper *p = &PAPER[i];
         char options[ROW_TEXT];
-        changes(&s->o.train.config, p->name, options);
+        changes(s, p->name, options);
         st = study_add_row(s, i, p->name, err, "%s%s%s", p->changes, *options ? ": " : "", options);
         if (!st) memcpy(s->row[s->rows - 1].options, options, sizeof options);
     }
@@ -108,9 +113,13 @@ static enum heed_status compute(struct heed_study *s, const struct row *r, json_
 
 /* ---- report ---- */
 
-/* Differences from the base model. Those below these sizes count as none: one seed differs from
- * another by as much. */
+/* Differences from the base model that count as none. In this run they are at least those between
+ * two seeds of the base model, where both are trained. */
 static const double BLEU_SAME = 0.3, PAPER_BLEU_SAME = 0.15, PERPLEXITY_SAME = 0.01;
+
+struct noise {
+    double bleu, perplexity; /* the second as a difference of logarithms */
+};
 
 /* -1: worse than the base model, 0: alike, 1: better */
 static int side(double difference, double same)
@@ -124,9 +133,9 @@ static int bleu_side(double bleu, double base, double same)
 }
 
 /* A lower perplexity is better. */
-static int perplexity_side(double perplexity, double base)
+static int perplexity_side(double perplexity, double base, double same)
 {
-    return side(log(base / perplexity), PERPLEXITY_SAME);
+    return side(log(base / perplexity), same);
 }
 
 static const char *verdict(int paper, int here)
@@ -141,71 +150,87 @@ static const json_t *result_of(const struct heed_study *s, const char *name)
     return NULL;
 }
 
-static void write_row(const struct row *r, const json_t *base, FILE *md)
+static struct noise noise_of(const struct heed_study *s, const json_t *base)
 {
-    const struct paper *p = &PAPER[r->number];
-    char count[REPORT_COUNT];
-    double bleu = result_number(r->result, "bleu");
-    double perplexity = result_number(r->result, "perplexity");
-    fprintf(md, "| %s | %s | %s%s%s | %s | %.0f M ", r->name, p->changes, *r->options ? "`" : "",
-            r->options, *r->options ? "`" : "",
-            report_count(count, result_number(r->result, "parameters")), p->parameters);
-    report_cell(md, perplexity, 2);
-    report_cell(md, p->perplexity, 2);
-    report_cell(md, bleu, 2);
-    report_cell(md, p->bleu, 1);
-    double base_bleu = result_number(base, "bleu"), base_ppl = result_number(base, "perplexity");
-    if (r->result == base || !isfinite(base_bleu) || !isfinite(bleu)) {
-        fputs("| | ", md);
-    } else {
-        fprintf(md, "| %s | %s ",
-                verdict(perplexity_side(p->perplexity, PAPER[0].perplexity),
-                        perplexity_side(perplexity, base_ppl)),
-                verdict(bleu_side(p->bleu, PAPER[0].bleu, PAPER_BLEU_SAME),
-                        bleu_side(bleu, base_bleu, BLEU_SAME)));
-    }
-    fputs("|\n", md);
+    const json_t *seed = result_of(s, "seed");
+    double bleu = fabs(result_number(seed, "bleu") - result_number(base, "bleu"));
+    double perplexity =
+        fabs(log(result_number(seed, "perplexity") / result_number(base, "perplexity")));
+    return (struct noise){fmax(BLEU_SAME, bleu), fmax(PERPLEXITY_SAME, perplexity)};
 }
 
-/* "A1 and A2", for the rows whose verdict is this one; "none" */
-static void write_names(const struct heed_study *s, const json_t *base, bool of_bleu,
-                        const char *wanted, FILE *md)
+/* Whether the row is on the paper's side of the base model; NULL: there is nothing to compare. */
+static const char *perplexity_verdict(const struct row *r, const json_t *base, struct noise noise)
+{
+    const struct paper *p = &PAPER[r->number];
+    double x = result_number(r->result, "perplexity"), y = result_number(base, "perplexity");
+    if (r->result == base || isnan(p->perplexity) || !isfinite(x) || !isfinite(y)) return NULL;
+    return verdict(perplexity_side(p->perplexity, PAPER[0].perplexity, PERPLEXITY_SAME),
+                   perplexity_side(x, y, noise.perplexity));
+}
+
+static const char *bleu_verdict(const struct row *r, const json_t *base, struct noise noise)
+{
+    const struct paper *p = &PAPER[r->number];
+    double x = result_number(r->result, "bleu"), y = result_number(base, "bleu");
+    if (r->result == base || isnan(p->bleu) || !isfinite(x) || !isfinite(y)) return NULL;
+    return verdict(bleu_side(p->bleu, PAPER[0].bleu, PAPER_BLEU_SAME), bleu_side(x, y, noise.bleu));
+}
+
+static void write_row(const struct row *r, const json_t *base, struct noise noise, FILE *md)
+{
+    const struct paper *p = &PAPER[r->number];
+    const char *mark = *r->options ? "`" : "";
+    const char *perplexity = perplexity_verdict(r, base, noise);
+    const char *bleu = bleu_verdict(r, base, noise);
+    char count[REPORT_COUNT];
+    fprintf(md, "| %s | %s | %s%s%s | %s ", r->name, p->changes, mark, r->options, mark,
+            report_count(count, result_number(r->result, "parameters")));
+    report_cell(md, p->parameters, 0);
+    fputs(isnan(p->parameters) ? "" : "M ", md);
+    report_cell(md, result_number(r->result, "perplexity"), 2);
+    report_cell(md, p->perplexity, 2);
+    report_cell(md, result_number(r->result, "bleu"), 2);
+    report_cell(md, p->bleu, 1);
+    fprintf(md, "| %s | %s |\n", perplexity ? perplexity : "", bleu ? bleu : "");
+}
+
+/* "A1, A2", the rows whose verdict is this one; "none" */
+static void write_names(const struct heed_study *s, const json_t *base, struct noise noise,
+                        bool of_bleu, const char *wanted, FILE *md)
 {
     const char *comma = "";
     for (int i = 0; i < s->rows; i++) {
-        const json_t *x = s->row[i].result;
-        const struct paper *p = &PAPER[s->row[i].number];
-        if (!x || x == base || !isfinite(result_number(x, "bleu"))) continue;
-        const char *found = of_bleu ? verdict(bleu_side(p->bleu, PAPER[0].bleu, PAPER_BLEU_SAME),
-                                              bleu_side(result_number(x, "bleu"),
-                                                        result_number(base, "bleu"), BLEU_SAME))
-                                    : verdict(perplexity_side(p->perplexity, PAPER[0].perplexity),
-                                              perplexity_side(result_number(x, "perplexity"),
-                                                              result_number(base, "perplexity")));
-        if (strcmp(found, wanted) != 0) continue;
-        fprintf(md, "%s%s", comma, s->row[i].name);
+        const struct row *r = &s->row[i];
+        const char *found =
+            of_bleu ? bleu_verdict(r, base, noise) : perplexity_verdict(r, base, noise);
+        if (!found || strcmp(found, wanted) != 0) continue;
+        fprintf(md, "%s%s", comma, r->name);
         comma = ", ";
     }
     if (!*comma) fputs("none", md);
 }
 
-static void write_findings(const struct heed_study *s, const json_t *base, FILE *md)
+static void write_findings(const struct heed_study *s, const json_t *base, struct noise noise,
+                           FILE *md)
 {
     static const char *const what[] = {"Perplexity", "BLEU"};
-    fprintf(
-        md,
-        "A row confirms the paper where it is on the same side of the base model: better, worse "
-        "or alike.\nHere alike is a difference of less than %.1f BLEU or %.0f%% of perplexity "
-        "(in the paper's figures\n%.2f BLEU). It is one training a row, so small differences "
-        "may be those of the seed.\n\n",
-        BLEU_SAME, 100 * PERPLEXITY_SAME, PAPER_BLEU_SAME);
+    bool seeds = result_of(s, "seed") != NULL;
+    fprintf(md,
+            "A row confirms the paper where it is on the same side of the base model: better, "
+            "worse or alike.\nIn the paper's figures alike is less than %.2f BLEU or %.0f%% of "
+            "perplexity. Here it is at most %.2f BLEU\nor %.1f%% of perplexity: %s.\nUnclear is a "
+            "row that is alike in one of the two only.\n\n",
+            PAPER_BLEU_SAME, 100 * PERPLEXITY_SAME, noise.bleu, 100 * expm1(noise.perplexity),
+            seeds ? "two seeds of the base model differ by no more"
+                  : "as each row is one training, two seeds may differ by more");
     for (int k = 0; k < 2; k++) {
         fprintf(md, "- %s: confirmed by ", what[k]);
-        write_names(s, base, k, "yes", md);
+        write_names(s, base, noise, k, "yes", md);
         fputs("; contradicted by ", md);
-        write_names(s, base, k, "**no**", md);
+        write_names(s, base, noise, k, "**no**", md);
         fputs("; unclear in ", md);
-        write_names(s, base, k, "unclear", md);
+        write_names(s, base, noise, k, "unclear", md);
         fputs(".\n", md);
     }
     for (int i = 0; i < s->rows; i++) {
@@ -265,14 +290,15 @@ static enum heed_status report(struct heed_study *s, FILE *md, struct heed_error
         "perplexity as in the paper | BLEU as in the paper |\n"
         "|---|---|---|---|---|---|---|---|---|---|---|\n",
         md);
+    struct noise noise = noise_of(s, base);
     for (int i = 0; i < s->rows; i++)
-        if (s->row[i].result) write_row(&s->row[i], base, md);
+        if (s->row[i].result) write_row(&s->row[i], base, noise, md);
     fputc('\n', md);
     const json_t *first = base ? base : s->rows ? s->row[0].result : NULL;
     const char *signature = json_string_value(json_object_get(first, "signature"));
     if (signature) fprintf(md, "BLEU: %s\n\n", signature);
     if (!base) return HEED_OK;
-    write_findings(s, base, md);
+    write_findings(s, base, noise, md);
     return draw(s, base, md, err);
 }
 

@@ -102,6 +102,8 @@ static enum heed_status set_option(struct heed_train_options *o, const char *nam
         o->warmup = (int)strtol(value, NULL, 10);
     else if (strcmp(name, "train-length") == 0)
         o->train_length = (int)strtol(value, NULL, 10);
+    else if (strcmp(name, "seed") == 0)
+        o->seed = strtoull(value, NULL, 10);
     else if (strcmp(name, "schedule") == 0)
         o->schedule =
             strcmp(value, "constant") == 0 ? HEED_SCHEDULE_CONSTANT : HEED_SCHEDULE_INVERSE_SQRT;
@@ -117,6 +119,7 @@ enum heed_status training_options(const struct heed_study *s, const struct row *
     enum heed_status st = HEED_OK;
     struct c_locale locale = c_locale_enter();
     *o = s->o.train;
+    o->seed = s->o.seed;
     snprintf(words, sizeof words, "%s", r->options);
     for (char *name = strtok_r(words, " ", &save); name && !st; name = strtok_r(NULL, " ", &save)) {
         const char *value = strtok_r(NULL, " ", &save);
@@ -288,7 +291,6 @@ enum heed_status training_run(struct heed_study *s, const struct row *r,
     if (st) return st;
     o.vocab = vocab;
     o.out = dir;
-    o.seed = s->o.seed;
     o.resume = true;
     o.valid_every = 0;
     o.valid_bleu = false;
