@@ -5,7 +5,7 @@
 #
 # DATA holds train.mrg, dev.mrg and test.mrg (by default ../shared/data/treebank). A run that was
 # interrupted goes on where it was. Environment: HEED, the program (build/heed); DEVICE, such as
-# cuda:0 (cpu); PRESET (small), DROPOUT (0.3), STEPS (6000), BEAM (10), PRECISION.
+# cuda:0 (cpu); PRESET (small), DROPOUT (0.3), STEPS (5120), BEAM (4), PRECISION.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 data=${1:-../shared/data/treebank}
@@ -22,47 +22,50 @@ case $device in
 esac
 mkdir -p "$out"
 
+# Numbers tell the decoder which word is next; see README.md. Trees to learn from come eight times,
+# numbered in different ways.
 for part in train dev test; do
-    "$heed" tree --print words "$data/$part.mrg" >"$out/$part.words"
-    "$heed" tree --print linear "$data/$part.mrg" >"$out/$part.linear"
+    copies=$([ $part = train ] && echo 8 || echo 1)
+    for side in words linear; do
+        "$heed" tree --print $side "$data/$part.mrg" >"$out/$part.$side"
+        awk -v copies="$copies" -v side=$side -f recipes/parsing/number.awk "$out/$part.$side" >"$out/$part.$side.numbered"
+    done
 done
-[ -f "$out/vocab.model" ] ||
-    "$heed" vocab --size 4000 --out "$out/vocab.model" "$out/train.words" "$out/train.linear"
 
-# Few trees need strong dropout. Trees are about three times as long as their sentences.
-"$heed" train --src "$out/train.words" --tgt "$out/train.linear" \
-    --valid-src "$out/dev.words" --valid-tgt "$out/dev.linear" --no-bleu \
+# Numbers and labels are a piece each.
+pieces=()
+for number in {0..99}; do pieces+=(--tag "–$number"); done
+while read -r label; do pieces+=(--tag "$label"); done < <(tr ' ' '\n' <"$out/train.linear" | grep '^(' | LC_ALL=C sort -u)
+sed 's/ (/(/g' "$out/train.linear" >"$out/train.symbols"
+[ -f "$out/vocab.model" ] ||
+    "$heed" vocab --size 2000 "${pieces[@]}" --out "$out/vocab.model" "$out/train.words" "$out/train.symbols"
+
+# Few trees need strong dropout. Trees are several times as long as their sentences.
+"$heed" train --src "$out/train.words.numbered" --tgt "$out/train.linear.numbered" \
+    --valid-src "$out/dev.words.numbered" --valid-tgt "$out/dev.linear.numbered" --no-bleu \
     --vocab "$out/vocab.model" --out "$out/model" --preset "${PRESET:-small}" \
-    --device "$device" --precision "${PRECISION:-$precision}" \
+    --norm pre --position rope --device "$device" --precision "${PRECISION:-$precision}" \
     --dropout "${DROPOUT:-0.3}" --attention-dropout 0.1 --ff-dropout 0.1 --max-length 800 \
-    --batch-tokens 4096 --lr 0.001 --warmup 1000 --steps "${STEPS:-6000}" \
-    --valid-every 250 --save-every 250 --keep 10 --seed 1 --resume
+    --batch-tokens 4096 --lr 0.001 --warmup 1000 --steps "${STEPS:-5120}" \
+    --valid-every 320 --save-every 160 --keep 8 --seed 1 --resume
 "$heed" average --out "$out/average" "$out"/model/checkpoints/step-*
 
-# parse MODEL PART: trees over the words of a part. Brackets repeat, which is no fault of a tree:
-# a very long --no-repeat-ngram keeps heed from searching again for what looks like a loop.
+# parse PART: trees over its words. Brackets repeat, which is no fault of a tree: a very long
+# --no-repeat-ngram keeps heed from searching again for what looks like a loop.
 parse() {
-    "$heed" translate --model "$1" --device "$device" --beam "${BEAM:-10}" --length-penalty 0.3 \
-        --max-length 790 --no-repeat-ngram 1000 --quiet <"$out/$2.words" >"$out/$2.written"
-    "$heed" tree --restore "$out/$2.words" "$out/$2.written"
+    "$heed" translate --model "$out/average" --device "$device" --beam "${BEAM:-4}" --length-penalty 0.3 \
+        --max-length 790 --no-repeat-ngram 1000 --quiet <"$out/$1.words.numbered" >"$out/$1.written"
+    sed 's/–[0-9]*//g' "$out/$1.written" | "$heed" tree --restore "$out/$1.words" >"$out/$1.trees"
 }
 score() { "$heed" score --metric parseval --ref "$data/$1.mrg" "$2"; }
 
 # The baseline: every tree branches to the right.
 awk -f recipes/parsing/baseline.awk "$out/train.linear" "$out/test.words" |
     "$heed" tree --restore "$out/test.words" >"$out/baseline.trees"
-
-# The development set chooses between the weights with the lowest validation loss and the mean of
-# the last checkpoints.
-chosen=
-for model in model/best average; do
-    parse "$out/$model" dev >"$out/dev.${model##*/}.trees"
-    f1=$(score dev "$out/dev.${model##*/}.trees" | cut -d ' ' -f 2)
-    echo "dev, $model: F1 $f1"
-    if [ -z "$chosen" ] || awk "BEGIN { exit !($f1 > $best) }"; then chosen=$model best=$f1; fi
+for part in dev test; do
+    parse $part
+    echo "$part:"
+    score $part "$out/$part.trees"
 done
-parse "$out/$chosen" test >"$out/test.trees"
 echo "test, right-branching baseline:"
 score test "$out/baseline.trees"
-echo "test, $chosen:"
-score test "$out/test.trees"
