@@ -7,7 +7,8 @@
 # pictures go to build/reproduce (OUT names another directory) and are copied to docs/reproduce.
 # DATA is a directory with ende/*.tsv.xz and wmt/newstest201[34].ende.* (../shared/data), HEED the
 # program (build/heed), DEVICE the device (cuda:0), JOBS how many trainings share it (4; with NVIDIA's
-# Multi-Process Service they do not wait for each other), MINUTES what each study may take.
+# Multi-Process Service they do not wait for each other), MINUTES what each study may take, ROWS some
+# rows of the studies that train, such as A1,B2.
 #
 # What is finished is not done again, and a training that was stopped goes on, so that the same command
 # can be given again.
@@ -31,7 +32,7 @@ text+=(--valid-src "$data/wmt/newstest2013.ende.en" --valid-tgt "$data/wmt/newst
 test=(--test-src "$data/wmt/newstest2014.ende.en" --test-tgt "$data/wmt/newstest2014.ende.de")
 
 # The base model of the studies that train many: small, with the paper's 8 heads.
-small=(--preset small --heads 8 --batch-tokens 16384 --warmup 2000 --vocab-size 8000)
+small=(--preset small --heads 8 --batch-tokens 16384 --warmup 1000 --vocab-size 8000)
 
 # reproduce STUDY NAME OPTION...: the report goes to docs/reproduce/NAME
 reproduce() {
@@ -49,7 +50,7 @@ train() {
         echo "reproduce: no ende/news.tsv.xz in $data; DATA=DIRECTORY names where the text is" >&2
         exit 1
     fi
-    reproduce "$study" "$study" "${text[@]}" --device "$device" --precision "$precision" --jobs "$jobs" --minutes "${MINUTES:-25}" "$@"
+    reproduce "$study" "$study" "${text[@]}" --device "$device" --precision "$precision" --jobs "$jobs" --minutes "${MINUTES:-25}" ${ROWS:+--rows "$ROWS"} "$@"
 }
 
 for study in "${@:-scaling table1 table1-cpu table3 schedule length table2}"; do
@@ -60,9 +61,9 @@ for study in "${@:-scaling table1 table1-cpu table3 schedule length table2}"; do
             reproduce table1 "table1-${device%%:*}" --device "$device" --precision "$precision" --longest 4096 --widest 1024
             ;;
         table1-cpu) reproduce table1 table1-cpu --device cpu --longest 2048 --widest 256 ;;
-        table3) train table3 "${small[@]}" --steps 8000 ;;
-        schedule) train schedule "${small[@]}" --steps 4000 ;;
-        length) train length "${small[@]}" --steps 8000 --train-length 25 "${test[@]}" ;;
+        table3) train table3 "${small[@]}" --steps 4000 ;;
+        schedule) train schedule "${small[@]}" --steps 3000 ;;
+        length) train length "${small[@]}" --steps 2000 --train-length 25 "${test[@]}" ;;
         table2) train table2 --preset base --batch-tokens 25000 --warmup 2000 --vocab-size 16000 --steps 8000 "${test[@]}" ;;
         *)
             echo "reproduce: there is no study $one" >&2
