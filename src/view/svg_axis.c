@@ -252,7 +252,7 @@ void svg_ramp_key(struct svg *s, double x, double y, bool is_signed, double lo, 
     svg_path_end(s);
     for (int i = 0; i <= 2; i++) {
         char text[SVG_NUMBER];
-        svg_number(text, lo + (hi - lo) * i / 2);
+        snprintf(text, sizeof text, "%.3g", lo + (hi - lo) * i / 2);
         svg_text(s,
                  &(struct svg_text){x + i * SVG_KEY_WIDTH / 2.0, y + 15 + BAR + 14, TICK_FONT,
                                     (enum svg_anchor)i, SVG_FAINT, false, 0},
