@@ -381,6 +381,10 @@ HEED_API void heed_model_free(struct heed_model *m);
 /* Both are valid as long as the model; NULL where m is NULL. */
 HEED_API const struct heed_config *heed_model_config(const struct heed_model *m);
 HEED_API const struct heed_tokenizer *heed_model_tokenizer(const struct heed_model *m);
+/* The languages that a model translates to, such as "de", from the tags of its vocabulary (>>de<<).
+ * Returns how many there are; 0 where the vocabulary has no tags, or m is NULL: *out is untouched
+ * then. Valid as long as the model. */
+HEED_API int heed_model_languages(const struct heed_model *m, const char *const **out);
 
 /* How a text is translated. */
 struct heed_translate_options {
@@ -400,6 +404,7 @@ struct heed_translate_options {
     const char *to; /* the language to translate to, such as "de", for a model of several; NULL: a
                      * tag such as >>de<< at the front of the text says it */
     bool align;     /* the answer says which words come from which */
+    bool trace;     /* the answer has every hypothesis of the beam search: see heed_beam_node */
 };
 
 /* The paper's (6.1): beam 4, length penalty 0.6. */
@@ -454,6 +459,21 @@ struct heed_result {
                                              * is valid UTF-8; else NULL */
 };
 
+/* A hypothesis of the beam search at one step: its last token, and the hypothesis that it goes on
+ * from. Nodes are in order of the steps and, within a step, in the order in which the search takes
+ * them: best first, unless phrases are required. A translation that is sampled or given, and the
+ * prefix, is a chain of nodes which are all kept. */
+struct heed_beam_node {
+    int parent;    /* number of the node that it goes on from; -1: this is a first token */
+    int32_t id;    /* its last token */
+    float logp;    /* log-probability of that token */
+    float score;   /* of the whole hypothesis, with the length penalty */
+    bool kept;     /* the search went on with it, or finished it; false: it fell out of the beam. Of
+                    * these there are the best of each step, at most as many as the beam is wide */
+    bool finished; /* its last token is the end mark */
+    int result;    /* number of the result whose last token it is; -1: of none */
+};
+
 /* The answer to a request. */
 struct heed_answer {
     const struct heed_result *result; /* [n] the translations, best first */
@@ -463,6 +483,10 @@ struct heed_answer {
      * The other requests of the call are not affected. */
     enum heed_status status;
     const char *why; /* one sentence; NULL with HEED_OK */
+    /* [beams] with options->trace, the hypotheses of the search that found the results; NULL where
+     * there was no search, and for a text that is translated in several pieces */
+    const struct heed_beam_node *beam;
+    int beams;
 };
 
 /* A translation that repeats itself or has no end is searched for a second time with
@@ -528,8 +552,27 @@ HEED_API enum heed_status heed_submit(struct heed_session *s, const struct heed_
 HEED_API enum heed_status heed_advance(struct heed_session *s, struct heed_error *err);
 HEED_API const struct heed_answer *heed_finished(struct heed_session *s, const void **user);
 HEED_API void heed_cancel(struct heed_session *s, const void *user);
+/* The translation so far of a request that is under way: the best translations of its sentences up
+ * to the first that is not finished, and the best hypothesis of that one, which may have to give
+ * way to another one in the next step. Nothing is put back into it that the vocabulary cannot
+ * spell. Valid until the next call on this session. NULL: no request with this `user` is under way,
+ * or memory is short. */
+HEED_API const char *heed_partial(struct heed_session *s, const void *user);
 
 HEED_API void heed_session_free(struct heed_session *s);
+
+/* ---- the language of a text ---- */
+
+struct heed_detection {
+    const char *language; /* one of those to choose from */
+    float confidence;     /* 0 to 1; all of them sum up to at most 1 */
+};
+/* Which of the n languages `known` (BCP 47 codes such as "de" and "zh") a text is written in: all
+ * of them, the likeliest first, in out[n]. Returns n; 0 where `text`, `known` or `out` is NULL.
+ * What is left of 1 is the chance that it is none of them, or cannot be told: a text without
+ * letters says nothing. */
+HEED_API int heed_detect_language(const char *text, const char *const *known, int n,
+                                  struct heed_detection *out);
 
 /* ---- looking inside ---- */
 

@@ -379,3 +379,13 @@ void beam_advance(struct beam *b, const int32_t *id, const float *score, int bes
     b->next = swap;
     b->live = over || cut ? 0 : live;
 }
+
+const struct hypothesis *beam_best(const struct beam *b)
+{
+    /* Living hypotheses have equally many tokens, so the likeliest has the highest score. */
+    const struct hypothesis *best = &b->alive[0];
+    for (int i = 1; i < b->live; i++)
+        if (b->alive[i].logp > best->logp) best = &b->alive[i];
+    double score = best->logp / beam_penalty(b->o.length_penalty, best->n);
+    return b->done_n && b->done[0].score > score ? &b->done[0] : best;
+}

@@ -98,6 +98,9 @@ int beam_wants(const struct beam *b);
  * nothing. */
 void beam_advance(struct beam *b, const int32_t *id, const float *score, int best, int wants);
 
+/* While something lives: the finished or living hypothesis with the highest score. */
+const struct hypothesis *beam_best(const struct beam *b);
+
 /* ((5 + n) / 6)^alpha */
 double beam_penalty(float alpha, int n);
 

@@ -144,6 +144,21 @@ enum heed_status job_next(struct job *j, struct heed_error *err)
     return status;
 }
 
+/* The first piece that is not finished lends its hypothesis to text_so_far as its translation. In
+ * later stages all pieces are finished. */
+enum heed_status job_so_far(struct job *j, char **out, struct heed_error *err)
+{
+    struct pieces *p = &j->p;
+    int n = 0;
+    while (n < p->n && p->sentence[n].out->ids.v) n++;
+    if (n == p->n) return text_so_far(p, j->session->m->tokenizer, n, out, err);
+    struct heed_ids *ids = &p->sentence[n].out->ids;
+    *ids = search_so_far(j->session->search, &p->sentence[n]);
+    enum heed_status status = text_so_far(p, j->session->m->tokenizer, n + (ids->n > 0), out, err);
+    *ids = (struct heed_ids){0};
+    return status;
+}
+
 void job_free(struct job *j)
 {
     if (!j) return;

@@ -38,6 +38,8 @@ enum heed_status job_open(struct job **out, struct heed_session *s,
                           const struct heed_request *request, struct heed_error *err);
 /* Ends a stage and begins the next; done is set where there is none. */
 enum heed_status job_next(struct job *j, struct heed_error *err);
+/* The text that the search has found so far; see heed_partial. *out is malloced. */
+enum heed_status job_so_far(struct job *j, char **out, struct heed_error *err);
 /* Takes sentences that are not finished out of the search. */
 void job_free(struct job *j);
 

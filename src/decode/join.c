@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "base/error.h"
+#include "base/minmax.h"
 #include "tokens/characters.h"
 #include "tokens/tokenizer.h"
 
@@ -82,12 +83,12 @@ static enum heed_status target_clean(struct target *x, const struct heed_request
     return status;
 }
 
-enum heed_status target_make(struct target *x, const struct pieces *p,
-                             const struct heed_tokenizer *t, int part, int rank,
-                             struct heed_error *err)
+/* Like target_make, of the pieces from `first` to before `last`. */
+static enum heed_status target_of_pieces(struct target *x, const struct pieces *p,
+                                         const struct heed_tokenizer *t, int first, int last,
+                                         int rank, struct heed_error *err)
 {
     size_t n = 0;
-    int first = p->part[part].first, last = p->part[part + 1].first;
     for (int i = first; i < last; i++) n += p->sentence[i].out[rank].ids.n;
     x->ids = (struct heed_ids){malloc((n + 1) * sizeof *x->ids.v), 0, n};
     x->end = malloc((n + 1) * sizeof *x->end);
@@ -100,6 +101,13 @@ enum heed_status target_make(struct target *x, const struct pieces *p,
     enum heed_status status = tokenizer_decode_ends(t, x->ids.v, n, &x->text, &x->len, x->end, err);
     if (!status && !tokenizer_spells(t, x->ids.v, n)) status = target_clean(x, p->request, t, err);
     return status;
+}
+
+enum heed_status target_make(struct target *x, const struct pieces *p,
+                             const struct heed_tokenizer *t, int part, int rank,
+                             struct heed_error *err)
+{
+    return target_of_pieces(x, p, t, p->part[part].first, p->part[part + 1].first, rank, err);
 }
 
 void target_release(struct target *x)
@@ -138,15 +146,15 @@ static enum heed_status append_gap(struct string *s, const char *gap, size_t len
     return append(s, gap, len, err);
 }
 
-/* Appends translation `rank` of a part. */
+/* Appends translation `rank` of a part up to the piece before `last`. */
 static enum heed_status append_part(struct string *s, struct strings *left_out,
                                     const struct pieces *p, const struct heed_tokenizer *t,
-                                    int part, int rank, struct heed_error *err)
+                                    int part, int last, int rank, struct heed_error *err)
 {
     const struct part *x = &p->part[part];
     struct target target = {0};
     const char *gap = p->read + x->where.at - x->gap;
-    enum heed_status status = target_make(&target, p, t, part, rank, err);
+    enum heed_status status = target_of_pieces(&target, p, t, x->first, last, rank, err);
     if (!status) status = append_gap(s, gap, x->gap, err);
     x->target[rank] = s->n;
     if (!status) status = append(s, target.text, target.len, err);
@@ -205,7 +213,7 @@ static enum heed_status join(const struct pieces *p, const struct heed_tokenizer
     struct heed_result sum = {0};
     enum heed_status status = append(&s, "", 0, err);
     for (int i = 0; i < p->parts && !status; i++)
-        status = append_part(&s, &left_out, p, t, i, rank, err);
+        status = append_part(&s, &left_out, p, t, i, p->part[i + 1].first, rank, err);
     if (!status) status = add_up(p, t, rank, &sum, err);
     if (left_out.n) sum.flags |= HEED_FLAG_UNSPELLED;
     sum.text = s.v;
@@ -224,5 +232,21 @@ enum heed_status text_join(const struct pieces *p, const struct heed_tokenizer *
     enum heed_status status = join(p, t, 0, result, err);
     for (; *found < p->nbest && is_found(p, *found) && !status; (*found)++)
         status = join(p, t, *found, &result[*found], err);
+    return status;
+}
+
+enum heed_status text_so_far(const struct pieces *p, const struct heed_tokenizer *t, int n,
+                             char **out, struct heed_error *err)
+{
+    struct string s = {0};
+    struct strings left_out = {0};
+    enum heed_status status = append(&s, "", 0, err);
+    for (int i = 0; i < p->parts && p->part[i].first < n && !status; i++)
+        status = append_part(&s, &left_out, p, t, i, int_min(n, p->part[i + 1].first), 0, err);
+    strings_release(&left_out);
+    if (status)
+        free(s.v);
+    else
+        *out = s.v;
     return status;
 }

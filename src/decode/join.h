@@ -12,6 +12,10 @@
 enum heed_status text_join(const struct pieces *p, const struct heed_tokenizer *t,
                            struct heed_result *result, int *found, struct heed_error *err);
 
+/* The text of the best translations of the first n pieces. *out is malloced. */
+enum heed_status text_so_far(const struct pieces *p, const struct heed_tokenizer *t, int n,
+                             char **out, struct heed_error *err);
+
 /* Copies of strings. {0} is empty. */
 struct strings {
     char **v;
@@ -21,7 +25,7 @@ enum heed_status strings_add(struct strings *x, const char *text, size_t len,
                              struct heed_error *err);
 void strings_release(struct strings *x);
 
-/* Translation `rank` of a part: its tokens, its text, and where in the text each token ends. Byte
+/* Translation `rank` of pieces: its tokens, its text, and where in the text each token ends. Byte
  * tokens of a model that has not learned bytes (tokenizer_spells) are not in the text. */
 struct target {
     struct heed_ids ids;

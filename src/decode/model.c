@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "decode/session.h"
 #include "store/directory.h"
+#include "tokens/tokenizer.h"
 
 struct heed_model *heed_model_load(struct heed_engine *e, const char *dir,
                                    enum heed_weights weights, struct heed_error *err)
@@ -43,4 +44,12 @@ const struct heed_config *heed_model_config(const struct heed_model *m)
 const struct heed_tokenizer *heed_model_tokenizer(const struct heed_model *m)
 {
     return m ? m->tokenizer : NULL;
+}
+
+int heed_model_languages(const struct heed_model *m, const char *const **out)
+{
+    const char *const *language;
+    int n = m && out ? tokenizer_languages(m->tokenizer, &language) : 0;
+    if (n) *out = language;
+    return n;
 }

@@ -482,6 +482,16 @@ struct sentence *search_finished(struct search *s)
     return queue_take(&s->finished);
 }
 
+struct heed_ids search_so_far(const struct search *s, const struct sentence *x)
+{
+    int i = 0;
+    while (i < s->open && s->slot[i].sentence != x) i++;
+    if (i == s->open) return (struct heed_ids){0};
+    const struct hypothesis *h = beam_best(&s->slot[i].beam);
+    size_t n = (size_t)h->n - (h->n && h->id[h->n - 1] == s->o.eos);
+    return (struct heed_ids){h->id, n, 0};
+}
+
 bool search_idle(const struct search *s)
 {
     return !s->open && !s->waiting.first;

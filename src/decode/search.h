@@ -68,6 +68,10 @@ enum heed_status search_advance(struct search *s, struct heed_error *err);
  * every translation of `out`, even of a sentence that was not finished; those that were not found
  * stay zero. A sentence without tokens has none, unless a prefix is given. */
 struct sentence *search_finished(struct search *s);
+/* The tokens of the best hypothesis of a sentence that is open, without its end mark: of the one
+ * that would be its translation if the search ended now. Valid until the next call on the search;
+ * empty where the sentence is not open. */
+struct heed_ids search_so_far(const struct search *s, const struct sentence *x);
 /* Whether no sentence waits or is open. */
 bool search_idle(const struct search *s);
 /* Takes back a sentence that was added and has not been returned. */

@@ -22,6 +22,7 @@ struct heed_session {
     struct search *search;
     struct jobs running, done;  /* done: those of heed_submit whose answer was not taken */
     struct job *taken;          /* whose answer heed_finished returned last */
+    char *partial;              /* what heed_partial returned last */
     struct job **call;          /* [calls] those of the last call of heed_translate */
     struct heed_answer *answer; /* [calls] their answers */
     int calls, calls_left;      /* calls_left: how many of them are not done */

@@ -50,6 +50,8 @@ void session_forget(struct heed_session *s)
     free_all(&s->done);
     job_free(s->taken);
     s->taken = NULL;
+    free(s->partial);
+    s->partial = NULL;
     forget_call(s);
 }
 
@@ -140,6 +142,17 @@ void heed_cancel(struct heed_session *s, const void *user)
             take_out(lists[i], j);
             job_free(j);
         }
+}
+
+const char *heed_partial(struct heed_session *s, const void *user)
+{
+    if (!s) return NULL;
+    free(s->partial);
+    s->partial = NULL;
+    struct job *j = s->running.first;
+    while (j && (j->in_call || j->user != user)) j = j->next;
+    if (j) job_so_far(j, &s->partial, NULL);
+    return s->partial;
 }
 
 /* ---- all requests of a call ---- */

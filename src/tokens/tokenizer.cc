@@ -34,6 +34,8 @@ struct heed_tokenizer {
     bool words_alone;     /* see spm.h */
     std::vector<int> gap; /* words_alone: the ids of an empty word, as between two spaces */
     std::vector<std::string> languages; /* the tags of languages, such as >>de<< */
+    std::vector<std::string> codes;     /* the same without brackets, such as de */
+    std::vector<const char *> code;     /* their characters */
     /* The same vocabulary in which the tags of languages are not tags, for texts that contain one
      * as text. It is loaded when the first such text comes. */
     mutable sentencepiece::SentencePieceProcessor plain;
@@ -83,8 +85,11 @@ enum heed_status parse(const char *data, size_t len, const char *name, struct he
                          t->bos < 0 ? "begin" : "end", t->size);
     for (int i = 0; i < t->size; i++) {
         const std::string &piece = t->processor.IdToPiece(i);
-        if (spm_is_language(piece.data(), piece.size())) t->languages.push_back(piece);
+        if (!spm_is_language(piece.data(), piece.size())) continue;
+        t->languages.push_back(piece);
+        t->codes.push_back(piece.substr(2, piece.size() - 4));
     }
+    for (const std::string &code : t->codes) t->code.push_back(code.c_str());
     int bytes = 0;
     for (int i = 0; i < t->size; i++) bytes += t->processor.IsByte(i);
     t->knows_bytes = bytes == BYTE_PIECES && traits.coverage < COVERAGE_OF_ALL;
@@ -306,6 +311,12 @@ int tokenizer_bos(const struct heed_tokenizer *t)
 int tokenizer_eos(const struct heed_tokenizer *t)
 {
     return t->eos;
+}
+
+int tokenizer_languages(const struct heed_tokenizer *t, const char *const **out)
+{
+    *out = t->code.data();
+    return int(t->code.size());
 }
 
 const char *heed_tokenizer_piece(const struct heed_tokenizer *t, int32_t id)

@@ -11,6 +11,9 @@ extern "C" {
 
 int tokenizer_bos(const struct heed_tokenizer *t);
 int tokenizer_eos(const struct heed_tokenizer *t);
+/* The languages that have a tag, such as "de" for ">>de<<"; returns how many there are. They are
+ * valid as long as t. */
+int tokenizer_languages(const struct heed_tokenizer *t, const char *const **out);
 /* Appends the ids of the tag of a language: for "de" those of ">>de<<". */
 enum heed_status tokenizer_tag(const struct heed_tokenizer *t, const char *language,
                                struct heed_ids *out, struct heed_error *err);
