@@ -1,6 +1,6 @@
 /*
- * attention_page.c - one page that needs no other file: page.html with its style sheet, its module
- * (explore.js) and the weights in place of its marks.
+ * attention_page.c - one page that needs no other file: page.html with its style sheets, its
+ * module (explore.js) and the weights in place of its marks.
  */
 #include <assert.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "view/theme.h"
 
 /* The files of this directory, embedded by cmake/embed.cmake. */
-extern const char page_html[], page_css[], explore_js[];
+extern const char page_html[], page_css[], explore_css[], explore_js[];
 
 /* Writes the text up to a mark, and returns what follows the mark. */
 static const char *write_until(FILE *f, const char *text, const char *mark)
@@ -25,6 +25,7 @@ void attention_page(FILE *f, const struct heed_attention *a, const struct heed_a
     const char *rest = write_until(f, page_html, "@STYLE@");
     theme_variables(f);
     fputs(page_css, f);
+    fputs(explore_css, f);
     rest = write_until(f, rest, "@DATA@");
     attention_json_view(f, a, v);
     rest = write_until(f, rest, "@SCRIPT@");

@@ -1,26 +1,57 @@
 // explore.js - a module that shows the attention of a translation: explore(element, data) builds its
-// controls and drawings inside the element and returns {show}, which changes what is shown:
-// show({kind: "cross", layer: 5, head: 0, drawing: "lines"}), where any member may be left out.
+// controls and drawings inside the element and returns {show, take}. show changes what is shown, as
+// in show({kind: "cross", layer: 5, head: 0, drawing: "lines"}), where any member may be left out;
+// take(data) shows the same of other data. The pages of `heed attention` and `heed serve` use it.
 //
 // data: {encoder, decoder, cross, show}. The first three are {layers, heads, queries, keys, weights},
 // with weights[layer][head][query][key] in thousandths; queries and keys are tokens, in which U+2581
 // stands for a space. `show` is what is shown first. Layers and heads count from 1; head 0 is all.
-// The colours are the variables that page.css names. Nothing is loaded from anywhere.
+// words: what is written, in the language of the reader. The colours are the variables that
+// explore.css names. Nothing is loaded from anywhere.
 
-const KINDS = {
-    cross: ["cross-attention", "translation", "source"],
-    encoder: ["self-attention of the encoder", "source", "source"],
-    decoder: ["self-attention of the decoder", "translation", "translation"],
+// Numbers in braces stand for arguments.
+export const ENGLISH = {
+    cross: "cross-attention",
+    encoder: "self-attention of the encoder",
+    decoder: "self-attention of the decoder",
+    source: "source",
+    translation: "translation",
+    lines: "lines",
+    map: "map",
+    grid: "all layers and heads",
+    kind: "kind",
+    layer: "layer",
+    head: "head",
+    drawing: "view",
+    count: "{0} of {1}",
+    all: "all",
+    mean: "mean of all",
+    oneHead: "head {0}",
+    oneLayer: "layer {0}",
+    oneMap: "layer {0}, head {1}",
+    axes: "{0}: rows {1}, columns {2}",
+    pickMap: "Choose a map to see its lines.",
+    pickCell: "Rows look at columns; point at a cell to read its weight.",
+    pickWord: "Point at a word, tap it or move to it with Tab and the arrow keys to see its lines.",
+    looks: "{0} looks at: {1}",
+    lookedAt: "{0} is looked at by: {1}",
+    cell: "{0} looks at {1}: {2}",
+    nothing: "nothing in particular",
 };
-const DRAWINGS = { lines: "lines", map: "map", grid: "all layers and heads" };
+// What the queries and the keys of a kind are.
+const SIDES = {
+    cross: ["translation", "source"],
+    encoder: ["source", "source"],
+    decoder: ["translation", "translation"],
+};
 const SERIES = 8; // colours of heads
 const RAMP = 32; // last colour of the ramp
 const LONG = 30; // sentences of more tokens are written smaller
 
-export function explore(element, data) {
+export function explore(element, data, words = ENGLISH) {
     const view = { kind: "cross", layer: 1, head: 0, drawing: "lines", ...data.show };
     const chosen = { side: null, at: -1, pinned: false };
-    const page = build(element, data);
+    const page = build(element, words);
 
     function show(change) {
         Object.assign(view, change);
@@ -28,15 +59,15 @@ export function explore(element, data) {
         view.layer = Math.min(Math.max(view.layer, 1), map.layers);
         view.head = Math.min(Math.max(view.head, 0), map.heads);
         Object.assign(chosen, { side: null, at: -1, pinned: false });
-        fillControls(page, data, view);
-        page.drawing.replaceChildren(draw(data, view));
+        fillControls(page, data, view, words);
+        page.drawing.replaceChildren(draw(data, view, words));
         page.drawing.classList.toggle("long", Math.max(map.queries.length, map.keys.length) > LONG);
         update();
     }
 
     // What depends on the word that is pointed at.
     function update() {
-        page.status.textContent = sentence(data[view.kind], view, chosen);
+        page.status.textContent = sentence(data[view.kind], view, chosen, words);
         if (view.drawing === "lines") connect(page.drawing, data[view.kind], view, chosen);
     }
 
@@ -63,7 +94,7 @@ export function explore(element, data) {
     page.drawing.addEventListener("pointerover", (e) => {
         choose(e.target.closest(".word"), false);
         const cell = e.target.closest(".map td");
-        if (cell) page.status.textContent = cellSentence(cell, data[view.kind], view);
+        if (cell) page.status.textContent = cellSentence(cell, data[view.kind], view, words);
     });
     page.drawing.addEventListener("pointerleave", release);
     page.drawing.addEventListener("focusin", (e) => choose(e.target.closest(".word"), false));
@@ -91,7 +122,11 @@ export function explore(element, data) {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
     new ResizeObserver(update).observe(page.drawing);
     show({});
-    return { show };
+    const take = (other) => {
+        data = other;
+        show({});
+    };
+    return { show, take };
 }
 
 // ---- elements ----
@@ -104,6 +139,10 @@ function make(name, attributes = {}, ...children) {
     return e;
 }
 
+function fill(text, ...values) {
+    return text.replace(/\{(\d)\}/g, (_, i) => values[i]);
+}
+
 // A token as people read it.
 function label(token) {
     return token.length > 1 && token.startsWith("\u2581") ? token.slice(1) : token;
@@ -114,21 +153,23 @@ function control(page, name, text) {
     return make("label", {}, text, page.choose[name]);
 }
 
-function build(element, data) {
-    const page = { choose: {} };
+// The source and the translation as texts.
+export function texts(data, words = ENGLISH) {
     const text = (tokens) =>
         tokens.filter((t) => !["</s>", "<s>"].includes(t)).join("").replaceAll("\u2581", " ").trim();
+    return make("dl", { class: "texts" },
+        make("dt", {}, words.source), make("dd", {}, text(data.cross.keys)),
+        make("dt", {}, words.translation), make("dd", {}, text(data.cross.queries)));
+}
+
+function build(element, words) {
+    const page = { choose: {} };
     page.status = make("p", { class: "status", role: "status", "aria-live": "polite" });
     page.legend = make("ul", { class: "legend" });
     page.drawing = make("div", { class: "scroll" });
+    const names = ["kind", "layer", "head", "drawing"];
     element.replaceChildren(
-        make("h1", {}, "Attention of a translation"),
-        make("dl", { class: "texts" },
-            make("dt", {}, "source"), make("dd", {}, text(data.cross.keys)),
-            make("dt", {}, "translation"), make("dd", {}, text(data.cross.queries))),
-        make("form", { class: "controls" },
-            control(page, "kind", "kind"), control(page, "layer", "layer"),
-            control(page, "head", "head"), control(page, "drawing", "view")),
+        make("form", { class: "controls" }, ...names.map((name) => control(page, name, words[name]))),
         page.status, page.legend, page.drawing);
     element.querySelector("form").addEventListener("submit", (e) => e.preventDefault());
     return page;
@@ -139,20 +180,21 @@ function fillSelect(select, entries, value) {
     select.value = String(value);
 }
 
-function fillControls(page, data, view) {
+function fillControls(page, data, view, words) {
     const map = data[view.kind];
-    const count = (n) => Array.from({ length: n }, (_, i) => [String(i + 1), `${i + 1} of ${n}`]);
-    const all = view.drawing === "map" ? "mean of all" : "all";
-    fillSelect(page.choose.kind, Object.entries(KINDS).map(([key, [name]]) => [key, name]), view.kind);
+    const count = (n) => Array.from({ length: n }, (_, i) => [String(i + 1), fill(words.count, i + 1, n)]);
+    const named = (names) => names.map((name) => [name, words[name]]);
+    const all = view.drawing === "map" ? words.mean : words.all;
+    fillSelect(page.choose.kind, named(Object.keys(SIDES)), view.kind);
     fillSelect(page.choose.layer, count(map.layers), view.layer);
     fillSelect(page.choose.head, [["0", all], ...count(map.heads)], view.head);
-    fillSelect(page.choose.drawing, Object.entries(DRAWINGS), view.drawing);
+    fillSelect(page.choose.drawing, named(["lines", "map", "grid"]), view.drawing);
     page.choose.layer.disabled = page.choose.head.disabled = view.drawing === "grid";
     const heads = view.drawing === "lines" ? shownHeads(map, view) : [];
     page.legend.replaceChildren(...heads.map((h) => {
         const sample = make("i");
         sample.style.background = `var(--s${h % SERIES})`;
-        return make("li", {}, sample, `head ${h + 1}`);
+        return make("li", {}, sample, fill(words.oneHead, h + 1));
     }));
 }
 
@@ -174,12 +216,9 @@ function percent(w) {
     return `${Math.round(w * 100)}%`;
 }
 
-function sentence(map, view, chosen) {
-    if (view.drawing === "grid") return "Choose a map to see its lines.";
-    if (chosen.side === null)
-        return view.drawing === "map"
-            ? "Rows look at columns; point at a cell to read its weight."
-            : "Point at a word, tap it or move to it with Tab and the arrow keys to see its lines.";
+function sentence(map, view, chosen, words) {
+    if (view.drawing === "grid") return words.pickMap;
+    if (chosen.side === null) return view.drawing === "map" ? words.pickCell : words.pickWord;
     const looks = chosen.side === "query";
     const others = looks ? map.keys : map.queries;
     const strongest = others
@@ -189,19 +228,19 @@ function sentence(map, view, chosen) {
         .filter(([w]) => w >= 0.01)
         .map(([w, token]) => `${label(token)} ${percent(w)}`);
     const word = label((looks ? map.queries : map.keys)[chosen.at]);
-    return `${word} ${looks ? "looks at" : "is looked at by"}: ${strongest.join(", ") || "nothing in particular"}`;
+    return fill(looks ? words.looks : words.lookedAt, word, strongest.join(", ") || words.nothing);
 }
 
-function cellSentence(cell, map, view) {
+function cellSentence(cell, map, view, words) {
     const [q, k] = [Number(cell.dataset.q), Number(cell.dataset.k)];
-    return `${label(map.queries[q])} looks at ${label(map.keys[k])}: ${percent(weight(map, view, q, k))}`;
+    return fill(words.cell, label(map.queries[q]), label(map.keys[k]), percent(weight(map, view, q, k)));
 }
 
 // ---- drawings ----
 
-function draw(data, view) {
+function draw(data, view, words) {
     const map = data[view.kind];
-    return { lines: drawLines, map: drawMap, grid: drawGrid }[view.drawing](map, view);
+    return { lines: drawLines, map: drawMap, grid: drawGrid }[view.drawing](map, view, words);
 }
 
 function column(tokens, side, name) {
@@ -213,8 +252,8 @@ function column(tokens, side, name) {
         make("div", { class: "side" }, name), make("ol", {}, ...words));
 }
 
-function drawLines(map, view) {
-    const [, queries, keys] = KINDS[view.kind];
+function drawLines(map, view, words) {
+    const [queries, keys] = SIDES[view.kind].map((side) => words[side]);
     return make("div", { class: "lines" },
         column(map.queries, "query", queries),
         make("svg", { "aria-hidden": "true" }),
@@ -269,7 +308,7 @@ function shade(columns, map, view, chosen) {
         });
 }
 
-function drawMap(map, view) {
+function drawMap(map, view, words) {
     const row = (token, q) => make("tr", {}, make("th", { scope: "row" }, label(token)),
         ...map.keys.map((key, k) => {
             const w = weight(map, view, q, k);
@@ -277,34 +316,49 @@ function drawMap(map, view) {
             cell.style.background = `var(--w${Math.round(w * RAMP)})`;
             return cell;
         }));
-    const [name, queries, keys] = KINDS[view.kind];
-    return make("table", { class: "map", "aria-label": `${name}: rows ${queries}, columns ${keys}` },
+    const sides = SIDES[view.kind].map((side) => words[side]);
+    return make("table", { class: "map", "aria-label": fill(words.axes, words[view.kind], ...sides) },
         make("thead", {}, make("tr", {}, make("td", {}), ...map.keys.map((key) => make("th", { scope: "col" }, label(key))))),
         make("tbody", {}, ...map.queries.map(row)));
 }
 
+// The colours of the ramp as a canvas takes them: a variable may name a color for each color scheme.
+function rampColours() {
+    const probe = document.body.appendChild(make("i"));
+    const colours = Array.from({ length: RAMP + 1 }, (_, i) => {
+        probe.style.color = `var(--w${i})`;
+        return getComputedStyle(probe).color;
+    });
+    probe.remove();
+    return colours;
+}
+
 // A map with one pixel for each cell.
-function thumbnail(map, layer, head) {
-    const canvas = make("canvas", { width: map.keys.length, height: map.queries.length });
-    const style = getComputedStyle(document.documentElement);
+function thumbnail(rows, colours) {
+    const canvas = make("canvas", { width: rows[0].length, height: rows.length });
     const pen = canvas.getContext("2d");
-    map.weights[layer][head].forEach((row, q) => row.forEach((w, k) => {
-        pen.fillStyle = style.getPropertyValue(`--w${Math.round(w / 1000 * RAMP)}`);
+    rows.forEach((row, q) => row.forEach((w, k) => {
+        pen.fillStyle = colours[Math.round(w / 1000 * RAMP)];
         pen.fillRect(k, q, 1, 1);
     }));
     return canvas;
 }
 
-function drawGrid(map) {
+function drawGrid(map, view, words) {
     const numbers = (n) => Array.from({ length: n }, (_, i) => i);
-    const cell = (l, h) => make("td", {}, make("button", {
-        type: "button", "data-layer": l + 1, "data-head": h + 1, title: `layer ${l + 1}, head ${h + 1}`,
-        "aria-label": `layer ${l + 1}, head ${h + 1}`,
-    }, thumbnail(map, l, h)));
+    const colours = rampColours();
+    const cell = (l, h) => {
+        const name = fill(words.oneMap, l + 1, h + 1);
+        return make("td", {}, make("button", {
+            type: "button", "data-layer": l + 1, "data-head": h + 1, title: name, "aria-label": name,
+        }, thumbnail(map.weights[l][h], colours)));
+    };
+    const heading = (scope, text) => make("th", { scope }, text);
     return make("table", { class: "grid" },
-        make("thead", {}, make("tr", {}, make("td", {}), ...numbers(map.heads).map((h) => make("th", { scope: "col" }, `head ${h + 1}`)))),
+        make("thead", {}, make("tr", {}, make("td", {}),
+            ...numbers(map.heads).map((h) => heading("col", fill(words.oneHead, h + 1))))),
         make("tbody", {}, ...numbers(map.layers).map((l) =>
-            make("tr", {}, make("th", { scope: "row" }, `layer ${l + 1}`), ...numbers(map.heads).map((h) => cell(l, h))))));
+            make("tr", {}, heading("row", fill(words.oneLayer, l + 1)), ...numbers(map.heads).map((h) => cell(l, h))))));
 }
 
 function neighbour(drawing, word, step) {
