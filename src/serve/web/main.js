@@ -1,0 +1,42 @@
+// main.js - starts the page: its views by the part of the address behind #, its theme, its language.
+import { $, keep } from "./dom.js";
+import { setLanguage } from "./words.js";
+
+const VIEWS = ["translate", "explore", "training"];
+const root = document.documentElement;
+
+function route() {
+    const view = VIEWS.includes(location.hash.slice(1)) ? location.hash.slice(1) : "translate";
+    for (const name of VIEWS) $(`view-${name}`).hidden = name !== view;
+    for (const link of document.querySelectorAll("nav a"))
+        if (link.hash === `#${view}`) link.setAttribute("aria-current", "page");
+        else link.removeAttribute("aria-current");
+}
+
+function isDark() {
+    const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+    return (root.dataset.theme || system) === "dark";
+}
+
+function themed() {
+    $("theme").setAttribute("aria-pressed", isDark());
+    document.dispatchEvent(new Event("themed"));
+}
+
+$("theme").addEventListener("click", () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    keep({ theme: root.dataset.theme });
+    themed();
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", themed);
+
+$("language").addEventListener("click", () => {
+    const language = root.lang === "zh" ? "en" : "zh";
+    keep({ language });
+    setLanguage(language);
+});
+
+addEventListener("hashchange", route);
+setLanguage(root.lang);
+themed();
+route();
