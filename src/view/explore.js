@@ -93,7 +93,7 @@ export function explore(element, data, words = ENGLISH) {
         });
     page.drawing.addEventListener("pointerover", (e) => {
         choose(e.target.closest(".word"), false);
-        const cell = e.target.closest(".map td");
+        const cell = e.target.closest(".map tbody td");
         if (cell) page.status.textContent = cellSentence(cell, data[view.kind], view, words);
     });
     page.drawing.addEventListener("pointerleave", release);

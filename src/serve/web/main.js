@@ -1,5 +1,9 @@
 // main.js - starts the page: its views by the part of the address behind #, its theme, its language.
 import { $, keep } from "./dom.js";
+import { enterExplorer, startExplorer } from "./explorer.js";
+import { startFiles } from "./files.js";
+import { enterTraining, leaveTraining, startTraining } from "./training.js";
+import { startTranslate } from "./translate.js";
 import { setLanguage } from "./words.js";
 
 const VIEWS = ["translate", "explore", "training"];
@@ -11,6 +15,9 @@ function route() {
     for (const link of document.querySelectorAll("nav a"))
         if (link.hash === `#${view}`) link.setAttribute("aria-current", "page");
         else link.removeAttribute("aria-current");
+    leaveTraining();
+    if (view === "explore") enterExplorer();
+    if (view === "training") enterTraining();
 }
 
 function isDark() {
@@ -36,7 +43,15 @@ $("language").addEventListener("click", () => {
     setLanguage(language);
 });
 
-addEventListener("hashchange", route);
 setLanguage(root.lang);
+startFiles();
+startExplorer();
+startTraining();
 themed();
-route();
+startTranslate().catch((e) => {
+    $("trouble").textContent = e.message;
+    $("trouble").hidden = false;
+}).finally(() => {
+    addEventListener("hashchange", route);
+    route();
+});
