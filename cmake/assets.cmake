@@ -1,4 +1,5 @@
-# assets.cmake - writes a C file with the table of files that src/serve/assets.h describes.
+# assets.cmake - writes a C file with the table of files that src/serve/assets.h describes, without
+# indentation and without lines that are comments.
 #
 # usage: cmake -D "FROM=index.html;style.css" -D TO=assets.c -P assets.cmake
 
@@ -14,8 +15,13 @@ foreach(path ${FROM})
   if(NOT DEFINED type_${extension})
     message(FATAL_ERROR "${path} ends with .${extension}, for which no Content-Type is known.")
   endif()
-  file(READ ${path} bytes HEX)
-  file(SHA256 ${path} hash)
+  file(READ ${path} text)
+  string(REGEX REPLACE "(^|\n)[ \n]+" "\\1" text "${text}")
+  if(extension STREQUAL "js")
+    string(REGEX REPLACE "(^|\n)(//[^\n]*\n)+" "\\1" text "${text}")
+  endif()
+  string(HEX "${text}" bytes)
+  string(SHA256 hash "${text}")
   string(SUBSTRING ${hash} 0 32 hash)
   string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
   string(MAKE_C_IDENTIFIER ${name} symbol)

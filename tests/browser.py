@@ -28,10 +28,11 @@ class Browser:
         self.buffer, self.last, self.answers, self.session = b"", 0, {}, None
         self.complaints = []  # errors of scripts, of the console, of the policy
         self.requests = []  # addresses
+        self.cancelled = 0  # requests that the page has cancelled
         self.downloads = []  # states of downloads
         target = next(t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page")
         self.session = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network", "DOM"):
+        for domain in ("Page", "Runtime", "Log", "Network", "DOM", "Accessibility"):
             self.call(f"{domain}.enable")
 
     def close(self):
@@ -82,6 +83,8 @@ class Browser:
             self.complaints.append(f"{event['entry']['text']} {event['entry'].get('url', '')}")
         elif method == "Network.requestWillBeSent":
             self.requests.append(event["request"]["url"])
+        elif method == "Network.loadingFailed":
+            self.cancelled += event.get("canceled", False)
         elif method == "Browser.downloadProgress":
             self.downloads.append(event["state"])
 

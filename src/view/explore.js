@@ -102,8 +102,10 @@ export function explore(element, data, words = ENGLISH) {
     page.drawing.addEventListener("click", (e) => {
         choose(e.target.closest(".word"), true);
         const small = e.target.closest(".grid button");
-        if (small)
+        if (small) {
             show({ layer: Number(small.dataset.layer), head: Number(small.dataset.head), drawing: "lines" });
+            page.choose.drawing.focus(); // the button is gone
+        }
     });
     page.drawing.addEventListener("keydown", (e) => {
         if (e.key === "Escape") {
@@ -263,6 +265,7 @@ function drawLines(map, view, words) {
 // Draws the lines of the word that is chosen, or of all, and shades the words at their other ends.
 function connect(drawing, map, view, chosen) {
     const svg = drawing.querySelector(".lines svg");
+    if (!svg) return; // a button of the grid loses its focus while the lines take its place
     const words = (side) => [...drawing.querySelectorAll(`.word[data-side=${side}]`)];
     const columns = { query: words("query"), key: words("key") };
     const box = svg.getBoundingClientRect();

@@ -9,9 +9,15 @@ export class Refused extends Error {
     }
 }
 
+let key = ""; // API key, which a server may demand
+
+export function setKey(text) {
+    key = text;
+}
+
 async function send(path, body, signal) {
     const options = body === undefined ? { signal }
-        : { signal, method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+        : { signal, method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(key ? { ...body, api_key: key } : body) };
     const answer = await fetch(path, options).catch((e) => {
         throw signal?.aborted ? e : new Refused(say("unreachable"));
     });

@@ -1,6 +1,6 @@
 // translate.js - the view that translates while one types. A request that a newer text supersedes is
 // aborted, which cancels it on the server.
-import { ask, events } from "./api.js";
+import { ask, events, setKey } from "./api.js";
 import { $, fillSelect, keep, kept, make } from "./dom.js";
 import { clearMarks, showPartial, showResult, shownText, startResult } from "./result.js";
 import { say } from "./words.js";
@@ -37,9 +37,9 @@ function fillLanguages() {
     fillSelect($("from"), [["auto", auto], ...named(languages.map((l) => l.code))], from);
     const source = languages.find((l) => l.code === from);
     const targets = source?.targets?.filter((code) => code !== from) || languages.map((l) => l.code);
-    const other = targets.find((code) => code !== "en") || targets[0];
-    const first = targets.includes(document.documentElement.lang) && document.documentElement.lang !== "en" ? document.documentElement.lang : other;
-    fillSelect($("to"), named(targets), $("to").value || kept().to || first);
+    const page = document.documentElement.lang;
+    const likely = page !== "en" && targets.includes(page) ? page : targets.find((code) => code !== "en");
+    fillSelect($("to"), named(targets), $("to").value || kept().to || likely);
     if (from !== "auto") $("text").lang = from;
 }
 
@@ -167,6 +167,9 @@ async function load() {
     ]);
     languages = list;
     limit = settings.charLimit ?? -1;
+    $("keys").hidden = !settings.keyRequired;
+    $("key").value = kept().key || "";
+    setKey($("key").value);
     fillSelect($("model"), models.map((m) => [m.name, m.name]));
     $("models").hidden = models.length < 2;
     fillLanguages();
@@ -181,6 +184,11 @@ export function startTranslate() {
     $("from").addEventListener("change", changed);
     $("to").addEventListener("change", changed);
     $("model").addEventListener("change", translate);
+    $("key").addEventListener("change", () => {
+        setKey($("key").value);
+        keep({ key: $("key").value });
+        translate();
+    });
     $("swap").addEventListener("click", swap);
     $("copy").addEventListener("click", copy);
     $("clear").addEventListener("click", () => {

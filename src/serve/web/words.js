@@ -65,6 +65,7 @@ const ZH = {
     to: "目标语言",
     swap: "交换语言",
     model: "模型",
+    key: "API 密钥",
     text: "要翻译的文本",
     type: "输入或粘贴文本",
     clear: "清空",
