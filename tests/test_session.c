@@ -295,6 +295,58 @@ static void test_overtaking(void **state)
     heed_session_free(s); /* while the other is under way */
 }
 
+/* ---- translations that are not finished ---- */
+
+/* A greedy search never takes back a token, so every partial text is the beginning of the next, and
+ * the last one that of the translation; of one sentence, all of it. */
+static void check_growing(struct heed_session *s, const char *src, bool one)
+{
+    static const struct heed_translate_options greedy = {
+        .beam = 1, .nbest = 1, .no_repeat_ngram = 3};
+    struct heed_error err = {0};
+    struct heed_request request = {.text = src, .options = &greedy};
+    const struct heed_answer *a = NULL;
+    const void *user;
+    char before[4096] = "";
+    int grown = 0;
+    must(heed_submit(s, &request, &request, &err), &err);
+    for (const char *partial; (partial = heed_partial(s, &request));) {
+        size_t len = strlen(before);
+        assert_int_equal(strncmp(partial, before, len), 0);
+        grown += strlen(partial) > len;
+        snprintf(before, sizeof before, "%s", partial);
+        must(heed_advance(s, &err), &err);
+    }
+    while ((a = heed_finished(s, &user)) && user != &request) continue;
+    assert_non_null(a);
+    assert_true(grown > 3);
+    assert_int_equal(strncmp(a->result->text, before, strlen(before)), 0);
+    if (one) assert_string_equal(a->result->text, before);
+}
+
+static void test_partial(void **state)
+{
+    (void)state;
+    struct heed_error err = {0};
+    struct heed_session *s = open_session();
+    char whole[2048] = "";
+    for (int i = 0; i < 12; i++) strcat(strcat(whole, i ? " " : ""), text[i]);
+    check_growing(s, text[1], true);
+    check_growing(s, whole, false); /* sentence by sentence */
+    /* others are under way, and are not mixed up */
+    struct heed_request request[2] = {{.text = text[0]}, {.text = whole}};
+    for (int i = 0; i < 2; i++) must(heed_submit(s, &request[i], &request[i], &err), &err);
+    assert_string_equal(heed_partial(s, &request[0]), "");
+    for (int i = 0; i < 6; i++) must(heed_advance(s, &err), &err);
+    assert_true(strlen(heed_partial(s, &request[0])) > 0);
+    check_growing(s, text[2], true);
+    heed_cancel(s, &request[1]);
+    assert_null(heed_partial(s, &request[1]));
+    assert_null(heed_partial(s, s));
+    assert_null(heed_partial(NULL, s));
+    heed_session_free(s);
+}
+
 /* ---- odd texts ---- */
 
 static void test_nothing(void **state)
@@ -572,6 +624,17 @@ static void test_second_search(void **state)
     heed_session_free(s);
 }
 
+static void test_languages(void **state)
+{
+    (void)state;
+    const char *const *language = NULL;
+    assert_int_equal(heed_model_languages(model, &language), 2);
+    assert_string_equal(language[0], "de");
+    assert_string_equal(language[1], "zh");
+    assert_int_equal(heed_model_languages(NULL, &language), 0);
+    assert_int_equal(heed_model_languages(model, NULL), 0);
+}
+
 /* A tag is part of the source: it changes the translation, and must be one that the vocabulary has.
  */
 static void test_language(void **state)
@@ -788,6 +851,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_huge_weights),  cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_language),      cmocka_unit_test(test_alignment),
         cmocka_unit_test(test_links),         cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_partial),       cmocka_unit_test(test_languages),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -244,9 +244,12 @@ enum heed_status text_so_far(const struct pieces *p, const struct heed_tokenizer
     for (int i = 0; i < p->parts && p->part[i].first < n && !status; i++)
         status = append_part(&s, &left_out, p, t, i, int_min(n, p->part[i + 1].first), 0, err);
     strings_release(&left_out);
-    if (status)
+    if (status) {
         free(s.v);
-    else
-        *out = s.v;
-    return status;
+        return status;
+    }
+    /* The last character may be spelled in bytes of which some are still to come. */
+    while (s.n >= 3 && !memcmp(s.v + s.n - 3, "\xef\xbf\xbd", 3)) s.v[s.n -= 3] = '\0';
+    *out = s.v;
+    return HEED_OK;
 }
