@@ -13,6 +13,7 @@
 #include "decode/join.h"
 #include "decode/session.h"
 #include "store/safetensors.h"
+#include "tokens/tokenizer.h"
 
 enum { TEXTS = 60, ROUNDS = 4, NBEST = 3 };
 
@@ -218,6 +219,82 @@ static void test_mixed(void **state)
     assert_in_range(found, 2 * TEXTS, 4 * TEXTS);
     heed_session_free(s);
     heed_session_free(alone);
+}
+
+/* ---- the hypotheses of a search ---- */
+
+/* The nodes from a result's last token to its first are its tokens. */
+static void check_path(const struct heed_answer *a, int rank)
+{
+    const struct heed_result *r = &a->result[rank];
+    double sum = 0;
+    int n = r->tokens, last = 0;
+    while (last < a->beams && a->beam[last].result != rank) last++;
+    assert_true(last < a->beams);
+    assert_true(a->beam[last].score == r->score);
+    for (int i = last; i >= 0; i = a->beam[i].parent) {
+        assert_true(n > 0);
+        assert_int_equal(a->beam[i].id, r->id[--n]);
+        assert_true(a->beam[i].logp == r->token_logp[n] && a->beam[i].kept);
+        sum += (double)a->beam[i].logp;
+    }
+    assert_int_equal(n, 0);
+    assert_true(fabs(sum - (double)r->logp) < 1e-5 * fmax(1, -sum));
+}
+
+/* Every step has at most `beam` hypotheses that live on and `beam` that do not, best first unless
+ * `turns`: they are sampled, or required phrases have an order of their own. */
+static void check_steps_of(const struct heed_answer *a, int beam, bool turns, int32_t eos)
+{
+    int *depth = calloc((size_t)a->beams + 1, sizeof *depth), kept = 0, fell = 0, results = 0;
+    for (int i = 0; i < a->beams; i++) {
+        const struct heed_beam_node *x = &a->beam[i],
+                                    *parent = x->parent < 0 ? NULL : x + x->parent - i;
+        assert_in_range(x->parent + 1, 0, i);
+        depth[i] = parent ? depth[x->parent] + 1 : 0;
+        bool same = i && depth[i] == depth[i - 1];
+        assert_true(!i || same || depth[i] == depth[i - 1] + 1);
+        if (!same) kept = fell = 0;
+        if (same && !turns) assert_true(x->score <= x[-1].score && x->kept <= x[-1].kept);
+        assert_true(!parent || (parent->kept && !parent->finished));
+        assert_true(x->finished == (x->id == eos));
+        kept += x->kept && !x->finished;
+        fell += !x->kept;
+        results += x->result >= 0;
+        assert_true(kept <= beam && fell <= beam);
+    }
+    assert_int_equal(results, a->n);
+    free(depth);
+}
+
+/* The trace of a search shows how its results came about, and changes none of them. */
+static void test_trace(void **state)
+{
+    (void)state;
+    if (device_named()) skip();
+    struct heed_session *s = open_session(), *plain = open_session();
+    int32_t eos = tokenizer_eos(heed_model_tokenizer(model));
+    int traced = 0, fell = 0;
+    for (int i = 0; i < TEXTS; i++) {
+        struct heed_request r = mixed(i);
+        const struct heed_answer *without = ask(plain, r);
+        assert_null(without->beam);
+        assert_int_equal(without->beams, 0);
+        struct heed_translate_options o = r.options ? *r.options : heed_translate_defaults();
+        o.trace = true;
+        r.options = &o;
+        const struct heed_answer *a = ask(s, r);
+        assert_true(is_same(a, without));
+        if (!a->beam) continue; /* nothing was searched for, or several sentences */
+        for (int k = 0; k < a->n; k++) check_path(a, k);
+        check_steps_of(a, r.given ? 1 : o.beam, r.required_n || o.temperature > 0, eos);
+        for (int k = 0; k < a->beams; k++) fell += !a->beam[k].kept;
+        traced++;
+    }
+    assert_in_range(traced, TEXTS / 2, TEXTS);
+    assert_true(fell > traced);
+    heed_session_free(s);
+    heed_session_free(plain);
 }
 
 /* ---- requests that come one by one ---- */
@@ -852,6 +929,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_language),      cmocka_unit_test(test_alignment),
         cmocka_unit_test(test_links),         cmocka_unit_test(test_attention),
         cmocka_unit_test(test_partial),       cmocka_unit_test(test_languages),
+        cmocka_unit_test(test_trace),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

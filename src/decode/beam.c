@@ -50,6 +50,10 @@ struct candidate {
     int turn;          /* its rank among the candidates with the same `met` */
 };
 
+/* Nodes of a trace that a step adds at most: `width` hypotheses live on, each that lived before has
+ * at most one end, and `width` are kept of those that fall out of the beam. */
+enum { NODES_A_STEP = 3 };
+
 int constraints_length(const struct constraints *c)
 {
     size_t n = c->prefix.n;
@@ -75,12 +79,17 @@ enum heed_status beam_init(struct beam *b, const struct beam_options *o,
     b->done = b->next + o->width;
     char *at = (char *)(b->alive + n);
     hypotheses_bind(b->alive, (int)n, longest, &at);
-    return HEED_OK;
+    b->alive[0].node = -1;
+    if (!o->trace) return HEED_OK;
+    size_t nodes = (size_t)NODES_A_STEP * o->width * longest;
+    b->node = malloc(nodes * sizeof *b->node);
+    return b->node ? HEED_OK : error_memory(err, nodes * sizeof *b->node, "the trace of a search");
 }
 
 void beam_release(struct beam *b)
 {
     free(b->block);
+    free(b->node);
     *b = (struct beam){0};
 }
 
@@ -183,8 +192,26 @@ int beam_candidates(const struct beam *b)
 
 /* ---- a step ---- */
 
+/* Adds a node to the trace, where there is one: parent with one more token. Returns its number. */
+static int trace(struct beam *b, const struct hypothesis *parent, int32_t id, float score,
+                 bool kept)
+{
+    if (!b->node) return -1;
+    double logp = parent->logp + (double)score;
+    b->node[b->nodes] = (struct heed_beam_node){
+        .parent = parent->node,
+        .id = id,
+        .logp = score,
+        .score = (float)(logp / beam_penalty(b->o.length_penalty, parent->n + 1)),
+        .kept = kept,
+        .finished = id == b->eos,
+        .result = -1};
+    return b->nodes++;
+}
+
 /* h = parent with one more token. */
-static void extend(struct hypothesis *h, const struct hypothesis *parent, int32_t id, float score)
+static void extend(struct beam *b, struct hypothesis *h, const struct hypothesis *parent,
+                   int32_t id, float score)
 {
     int n = parent->n;
     memcpy(h->id, parent->id, n * sizeof *h->id);
@@ -193,6 +220,7 @@ static void extend(struct hypothesis *h, const struct hypothesis *parent, int32_
     h->token_score[n] = score;
     h->n = n + 1;
     h->logp = parent->logp + (double)score;
+    h->node = trace(b, parent, id, score, true);
 }
 
 /* Sorts a hypothesis into the finished outputs by its score, but behind the first `ahead` of them;
@@ -211,7 +239,7 @@ static void finish(struct beam *b, const struct hypothesis *h, int ahead)
     struct hypothesis *d = &b->done[at];
     memcpy(d->id, h->id, h->n * sizeof *d->id);
     memcpy(d->token_score, h->token_score, h->n * sizeof *d->token_score);
-    d->n = h->n, d->logp = h->logp, d->score = score;
+    d->n = h->n, d->logp = h->logp, d->score = score, d->node = h->node;
 }
 
 /* ---- sampling ---- */
@@ -255,7 +283,7 @@ static int sample(struct beam *b, const int32_t *id, const float *score, int bes
         if (at < 0) continue;
         at += parent * stride;
         struct hypothesis *to = &b->next[live];
-        extend(to, h, id[at], score[at]);
+        extend(b, to, h, id[at], score[at]);
         to->parent = parent;
         to->rank = rank;
         if (id[at] == b->eos)
@@ -324,17 +352,22 @@ static int collect(struct beam *b, const int32_t *id, const float *score, int be
 /* One step of the beam search; returns how many hypotheses live on. */
 static int search(struct beam *b, const int32_t *id, const float *score, int best, int wants)
 {
-    int live = 0, n = collect(b, id, score, best, wants);
-    for (int i = 0; i < n && live < b->o.width; i++) {
-        const struct candidate *c = &b->candidate[i];
+    int live = 0, taken = 0, n = collect(b, id, score, best, wants);
+    for (; taken < n && live < b->o.width; taken++) {
+        const struct candidate *c = &b->candidate[taken];
         int at = c->parent * (best + wants) + c->place;
         struct hypothesis *h = &b->next[live];
-        extend(h, &b->alive[c->parent], id[at], score[at]);
+        extend(b, h, &b->alive[c->parent], id[at], score[at]);
         h->parent = c->parent;
         if (id[at] == b->eos)
             finish(b, h, 0);
         else
             live++;
+    }
+    for (int i = taken; b->node && i < n && i < taken + b->o.width; i++) {
+        const struct candidate *c = &b->candidate[i];
+        int at = c->parent * (best + wants) + c->place;
+        trace(b, &b->alive[c->parent], id[at], score[at], false);
     }
     return live;
 }

@@ -37,6 +37,7 @@ struct beam_options {
     float top_p;   /* sample from the likeliest tokens whose probabilities sum up to top_p;
                     * 0 or 1: from all */
     uint64_t seed; /* the same seed samples the same outputs */
+    bool trace;    /* keep a node for every hypothesis */
 };
 
 /* What every output for a sentence must be like; {0}: no constraint. Phrases are not empty. */
@@ -60,6 +61,7 @@ struct hypothesis {
     double score;       /* finished outputs only: logp with the length penalty */
     int parent;         /* index of its prefix among the living hypotheses before the last step */
     int rank;           /* sampling: which of the `width` outputs it is */
+    int node;           /* with a trace: the number of its node; -1: it has no tokens */
 };
 
 struct beam {
@@ -72,7 +74,9 @@ struct beam {
     struct hypothesis *alive, *next; /* [width] living hypotheses before and after a step */
     struct hypothesis *done;         /* [width] finished outputs, best first */
     struct candidate *candidate;     /* scratch of a step */
-    void *block;                     /* the memory of all arrays */
+    struct heed_beam_node *node;     /* [nodes] the trace so far; NULL: none is asked for */
+    int nodes;
+    void *block; /* the memory of all arrays */
 };
 
 /* Starts with one living hypothesis without tokens. must may be NULL; the caller keeps what it

@@ -80,7 +80,13 @@ static enum heed_status answer(struct job *j, struct heed_error *err)
     j->answer.result = j->result;
     if (!j->result) return error_memory(err, p->nbest * sizeof *j->result, "translations");
     if (!status) status = text_join(p, j->session->m->tokenizer, j->result, &j->answer.n, err);
-    if (!p->refused || status) return status;
+    if (status) return status;
+    if (!p->refused) {
+        bool one = p->n == 1;
+        j->answer.beam = one ? p->sentence->out->beam : NULL;
+        j->answer.beams = one ? p->sentence->out->beams : 0;
+        return HEED_OK;
+    }
     j->answer.status = p->refused->status;
     j->answer.why = strdup(p->refused->text);
     return j->answer.why ? HEED_OK : error_memory(err, strlen(p->refused->text) + 1, "an answer");

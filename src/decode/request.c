@@ -77,7 +77,8 @@ struct beam_options request_beam(const struct heed_request *r,
                                  const struct heed_translate_options *o)
 {
     if (r->given)
-        return (struct beam_options){.width = 1, .nbest = 1, .length_penalty = o->length_penalty};
+        return (struct beam_options){
+            .width = 1, .nbest = 1, .length_penalty = o->length_penalty, .trace = o->trace};
     return (struct beam_options){.width = o->beam,
                                  .nbest = o->nbest,
                                  .length_penalty = o->length_penalty,
@@ -86,5 +87,6 @@ struct beam_options request_beam(const struct heed_request *r,
                                  .temperature = o->temperature,
                                  .top_k = o->top_k,
                                  .top_p = o->top_p,
-                                 .seed = o->seed};
+                                 .seed = o->seed,
+                                 .trace = o->trace};
 }

@@ -110,6 +110,7 @@ void translation_release(struct translation *t)
     free(t->ids.v);
     free(t->token_score);
     free(t->attention);
+    free(t->beam);
     *t = (struct translation){0};
 }
 
@@ -301,6 +302,17 @@ static enum heed_status translation_make(struct translation *t, const struct hyp
     return HEED_OK;
 }
 
+/* Hands over the trace, where there is one, with the places of the n best outputs in it. */
+static void slot_trace(struct slot *k, int n)
+{
+    struct beam *b = &k->beam;
+    struct translation *out = k->sentence->out;
+    if (!b->node) return;
+    for (int i = 0; i < n; i++) b->node[b->done[i].node].result = i;
+    out->beam = b->node, out->beams = b->nodes;
+    b->node = NULL;
+}
+
 static enum heed_status slot_finish(struct slot *k, struct heed_error *err)
 {
     struct translation *out = k->sentence->out;
@@ -312,6 +324,7 @@ static enum heed_status slot_finish(struct slot *k, struct heed_error *err)
     if (n && !status) {
         out->attention = k->attention;
         k->attention = NULL;
+        slot_trace(k, n);
     }
     return status;
 }

@@ -39,6 +39,8 @@ struct translation {
     bool broken;        /* of the best: there is none, for the model's scores are not finite */
     double logp, score; /* the sum of token_score; the same with the length penalty */
     float *attention;   /* [tokens, heads, source tokens + 1] where attention_layer asks for it */
+    struct heed_beam_node *beam; /* [beams] of the best, where beam_options.trace asks for it */
+    int beams;
 };
 void translation_release(struct translation *t);
 
