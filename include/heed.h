@@ -385,6 +385,10 @@ HEED_API const struct heed_tokenizer *heed_model_tokenizer(const struct heed_mod
  * Returns how many there are; 0 where the vocabulary has no tags, or m is NULL: *out is untouched
  * then. Valid as long as the model. */
 HEED_API int heed_model_languages(const struct heed_model *m, const char *const **out);
+/* How many parameters it has, and the type of its weights as it multiplies with them; 0 and
+ * HEED_WEIGHTS_AS_STORED where m is NULL. */
+HEED_API int64_t heed_model_parameters(const struct heed_model *m);
+HEED_API enum heed_weights heed_model_weights(const struct heed_model *m);
 
 /* How a text is translated. */
 struct heed_translate_options {

@@ -41,9 +41,11 @@ build)
     need libsentencepiece-dev pkg-config --exists sentencepiece
     need libicu-dev pkg-config --exists icu-i18n icu-uc
     need libjansson-dev pkg-config --exists jansson
+    need libmicrohttpd-dev pkg-config --exists libmicrohttpd
     need zlib1g-dev pkg-config --exists zlib
     need liblzma-dev pkg-config --exists liblzma
     need libcmocka-dev pkg-config --exists cmocka
+    need curl command -v curl
     ;;
 clang)
     need clang command -v clang

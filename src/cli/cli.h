@@ -36,6 +36,7 @@ const char *cli_duration(char out[CLI_NUMBER_MAX], double seconds);
 int cmd_vocab(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_translate(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
 int cmd_score(int argc, char **argv);
 int cmd_tree(int argc, char **argv);
 int cmd_evaluate(int argc, char **argv);

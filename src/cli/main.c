@@ -20,6 +20,7 @@ static const struct command {
     {"vocab", "train a subword vocabulary on raw text", cmd_vocab},
     {"train", "train a translation model on parallel text", cmd_train},
     {"translate", "translate lines of text", cmd_translate},
+    {"serve", "translate over HTTP, with a page to translate and look inside", cmd_serve},
     {"attention", "draw the attention of a translation", cmd_attention},
     {"positions", "draw how a model tells positions apart", cmd_positions},
     {"heads", "what every head of a model does, and what is lost without it", cmd_heads},

@@ -53,3 +53,22 @@ int heed_model_languages(const struct heed_model *m, const char *const **out)
     if (n) *out = language;
     return n;
 }
+
+int64_t heed_model_parameters(const struct heed_model *m)
+{
+    return m ? (int64_t)parameters_count(&m->p->config) : 0;
+}
+
+enum heed_weights heed_model_weights(const struct heed_model *m)
+{
+    if (!m) return HEED_WEIGHTS_AS_STORED;
+    switch (m->p->precision.matrix) {
+    case TYPE_PACKED_I8:
+        return HEED_WEIGHTS_INT8;
+    case TYPE_PACKED_BF16:
+    case TYPE_BF16:
+        return HEED_WEIGHTS_BF16;
+    default:
+        return HEED_WEIGHTS_F32;
+    }
+}

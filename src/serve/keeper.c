@@ -1,0 +1,128 @@
+/*
+ * keeper.c - the thread that watches over connections, models and runs; see network.h.
+ */
+#define _GNU_SOURCE /* accept4 */
+#include <microhttpd.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "serve/connection.h"
+
+enum { TICK_MS = 200 };
+
+/* Seconds that each phase of a connection may take; 0: any number. A client that sends its request,
+ * or reads its reply, one byte at a time is cut off. */
+static const double PHASE_MOST[PHASES] = {
+    [PHASE_IDLE] = 60, [PHASE_BODY] = 60, [PHASE_SENDING] = 120};
+
+/* While no more connections are taken: seconds after which one that has no request is closed. */
+static const double IDLE_MOST_DRAINING = 0.5;
+
+/* The client of a suspended call has closed its side of the connection, as one that has given up
+ * does: the call is ended. */
+static void on_gone(struct network *n, const struct peer *gone)
+{
+    pthread_mutex_lock(&n->lock);
+    for (struct peer *p = n->first; p; p = p->next) {
+        if (p != gone || !p->waits) continue;
+        struct call *c = &p->waits->call;
+        if (c->task) task_cancel(c->task);
+    }
+    pthread_mutex_unlock(&n->lock);
+}
+
+/* Cuts off connections that take too long. libmicrohttpd closes them then, and cannot close one
+ * while this holds the lock, because it tells peer_close first. */
+static void cut_slow(struct network *n)
+{
+    double now = worker_now();
+    bool draining = n->server->draining;
+    pthread_mutex_lock(&n->lock);
+    for (struct peer *p = n->first; p; p = p->next) {
+        double most = PHASE_MOST[p->phase];
+        if (draining && p->phase == PHASE_IDLE) most = IDLE_MOST_DRAINING;
+        if (most > 0 && now - p->since > most) shutdown(p->fd, SHUT_RDWR);
+    }
+    pthread_mutex_unlock(&n->lock);
+}
+
+static void cancel_all(struct network *n)
+{
+    pthread_mutex_lock(&n->lock);
+    for (struct peer *p = n->first; p; p = p->next) {
+        if (p->waits && p->waits->call.task) task_cancel(p->waits->call.task);
+    }
+    pthread_mutex_unlock(&n->lock);
+}
+
+/* Stops listening. Connections that the kernel has taken already are answered still. */
+static void stop_listening(struct network *n)
+{
+    int fd = MHD_quiesce_daemon(n->daemon);
+    if (fd < 0) return;
+    struct sockaddr_storage address;
+    socklen_t size = sizeof address;
+    int one;
+    while ((one = accept4(fd, (struct sockaddr *)&address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK)) >=
+           0) {
+        MHD_add_connection(n->daemon, one, (struct sockaddr *)&address, size);
+        size = sizeof address;
+    }
+    close(fd);
+}
+
+static bool is_idle(struct network *n)
+{
+    pthread_mutex_lock(&n->lock);
+    bool idle = n->calls == 0;
+    for (struct peer *p = n->first; p && idle; p = p->next) {
+        idle = p->phase == PHASE_IDLE && worker_now() - p->since > IDLE_MOST_DRAINING;
+    }
+    pthread_mutex_unlock(&n->lock);
+    return idle;
+}
+
+static void tick(struct network *n, bool *listening, double *models_next)
+{
+    struct server *s = n->server;
+    if (s->draining && *listening) {
+        stop_listening(n);
+        *listening = false;
+    }
+    if (s->stopping_now) cancel_all(n);
+    cut_slow(n);
+    runs_tick(s->runs, s->draining);
+    if (!*listening && is_idle(n)) n->stopped = true;
+    bool reload = atomic_exchange(&n->reload, false);
+    if (s->models && reload) models_reload(s->models);
+    if (s->models && (reload || worker_now() > *models_next)) {
+        models_tick(s->models);
+        *models_next = worker_now() + 1;
+    }
+}
+
+void *keeper_run(void *network)
+{
+    enum { EVENTS = 64 };
+    struct network *n = network;
+    struct epoll_event event[EVENTS];
+    bool listening = true;
+    double models_next = worker_now() + 1, next = worker_now();
+    while (!n->end) {
+        int found = epoll_wait(n->epoll, event, EVENTS, TICK_MS);
+        bool told = false;
+        for (int i = 0; i < found; i++) {
+            uint64_t count;
+            if (event[i].data.ptr) {
+                on_gone(n, event[i].data.ptr);
+            } else {
+                told = read(n->event, &count, sizeof count) > 0;
+            }
+        }
+        if (!told && worker_now() < next) continue;
+        next = worker_now() + TICK_MS * 1e-3;
+        tick(n, &listening, &models_next);
+    }
+    return NULL;
+}

@@ -1,0 +1,129 @@
+/*
+ * server.c - the server as a whole: opened, stopped and freed; see serve.h.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/network.h"
+#include "serve/server.h"
+
+struct serve_options serve_defaults(void)
+{
+    return (struct serve_options){
+        .device = "cpu",
+        .host = "127.0.0.1",
+        .port = 8080,
+        .max_body = 4 << 20,
+        .max_text = 100000,
+        .max_texts = 1024,
+        .max_queue = 512,
+        .max_connections = 512,
+        .max_per_client = 128,
+        .timeout = 60,
+    };
+}
+
+void server_say(struct server *s, const char *format, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    if (s->o.say) s->o.say(s->o.user, text);
+}
+
+static enum heed_status open_models(struct server *s, struct heed_error *err)
+{
+    /* A CPU decodes 128 hypotheses a step. Half as many again are ready to take the places of those
+     * that finish; more would only keep later requests waiting behind them. */
+    enum { CPU_HYPOTHESES = 192, GPU_HYPOTHESES = 6144 };
+    bool gpu = !strncmp(s->o.device, "cuda", 4);
+    struct models_options o = {
+        .device = s->o.device,
+        .threads = s->o.threads,
+        .worker = {.hypotheses = gpu ? GPU_HYPOTHESES : CPU_HYPOTHESES, .queue = s->o.max_queue},
+        .say = s->o.say,
+        .user = s->o.user};
+    if (s->o.models == 0) return HEED_OK;
+    s->models = models_open(&o, err);
+    enum heed_status status = s->models ? HEED_OK : err->status;
+    for (int i = 0; i < s->o.models && !status; i++) {
+        status = models_add(s->models, s->o.model[i], err);
+    }
+    return status;
+}
+
+static enum heed_status open_log(struct server *s, struct heed_error *err)
+{
+    const char *path = s->o.access_log;
+    if (!path) return HEED_OK;
+    s->access_log = strcmp(path, "-") ? fopen(path, "ae") : stdout;
+    if (s->access_log) return HEED_OK;
+    err->status = HEED_EIO;
+    snprintf(err->text, sizeof err->text, "cannot write %.300s: %s", path, strerror(errno));
+    return err->status;
+}
+
+static enum heed_status open_parts(struct server *s, struct heed_error *err)
+{
+    if (open_log(s, err)) return err->status;
+    s->runs = runs_open(s->o.watch, s->o.watches, err);
+    if (!s->runs) return err->status;
+    if (s->o.api_keys && !(s->keys = keys_open(s->o.api_keys, err))) return err->status;
+    if (open_models(s, err)) return err->status;
+    s->network = network_open(s, err);
+    return s->network ? HEED_OK : err->status;
+}
+
+struct server *serve_open(const struct serve_options *o, struct heed_error *err)
+{
+    struct heed_error ignored;
+    if (!err) err = &ignored;
+    struct server *s = calloc(1, sizeof *s);
+    if (!s) {
+        *err = (struct heed_error){HEED_ENOMEM, "out of memory for the server"};
+        return NULL;
+    }
+    s->o = *o;
+    metrics_init(&s->metrics);
+    if (open_parts(s, err) == HEED_OK) return s;
+    serve_free(s);
+    return NULL;
+}
+
+const char *serve_url(const struct server *s)
+{
+    return network_url(s->network);
+}
+
+void serve_reload(struct server *s)
+{
+    network_notify(s->network, true);
+}
+
+void serve_stop(struct server *s, bool now)
+{
+    s->draining = true;
+    if (now) s->stopping_now = true;
+    network_notify(s->network, false);
+}
+
+bool serve_stopped(const struct server *s)
+{
+    return network_stopped(s->network);
+}
+
+void serve_free(struct server *s)
+{
+    if (!s) return;
+    network_free(s->network);
+    models_close(s->models);
+    keys_free(s->keys);
+    runs_free(s->runs);
+    metrics_release(&s->metrics);
+    if (s->access_log && s->access_log != stdout) fclose(s->access_log);
+    free(s);
+}
