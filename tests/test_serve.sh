@@ -110,7 +110,6 @@ v1() { # STATUS PATTERN BODY
 v1 400 'target is missing' '{"text":"a"}'
 v1 400 'text is no string' '{"target":"de"}'
 v1 400 'beam is not a whole number of 1 to 64' '{"text":"a","target":"de","beam":65}'
-v1 400 'nbest is 5, expected at most beam, which is 4' '{"text":"a","target":"de","nbest":5}'
 v1 400 'There is no model other' '{"text":"a","target":"de","model":"other"}'
 v1 400 'align is no boolean' '{"text":"a","target":"de","align":1}'
 get 415 'expected Content-Type: application/json' -d text=a /v1/translate

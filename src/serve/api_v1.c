@@ -77,10 +77,7 @@ static bool read_options(struct call *c, struct ask *a, bool *streams)
         {"stream", .flag = streams},
     };
     if (!set_members(c, member, sizeof member / sizeof member[0])) return false;
-    if (o->nbest > o->beam) {
-        reply_error(c, 400, "nbest is %d, expected at most beam, which is %d", o->nbest, o->beam);
-        return false;
-    }
+    if (o->beam < o->nbest) o->beam = o->nbest;
     o->align = a->alignment && !a->html;
     o->trace = a->tree;
     return true;

@@ -62,7 +62,10 @@ struct ask *ask_new(struct call *c, int texts, bool html)
 
 bool ask_set_text(struct call *c, struct ask *a, int i, const char *text, size_t n)
 {
-    a->text[i].document = document_open(text, n, a->html);
+    struct buffer mended = {0};
+    utf8_mend(&mended, text, n);
+    if (!mended.failed) a->text[i].document = document_open(mended.v, mended.n, a->html);
+    buffer_release(&mended);
     if (!a->text[i].document) reply_error(c, 503, "out of memory for a text");
     return a->text[i].document;
 }

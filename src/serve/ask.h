@@ -37,7 +37,7 @@ struct ask {
 /* NULL after an error reply, as below. */
 struct ask *ask_new(struct call *c, int texts, bool html);
 void ask_free(struct ask *a);
-/* Takes text i over into the ask; false after an error reply. */
+/* Copies text i into the ask; NUL and what is not UTF-8 is mended. False after an error reply. */
 bool ask_set_text(struct call *c, struct ask *a, int i, const char *text, size_t n);
 
 /* Finds a model by its name, or by the languages where name is NULL, and the source language of

@@ -83,7 +83,8 @@ static bool is_type(const char *header, const char *type)
 static bool read_json(struct call *c)
 {
     json_error_t err;
-    c->json = json_loadb(c->body.v ? c->body.v : "", c->body.n, JSON_REJECT_DUPLICATES, &err);
+    c->json = json_loadb(c->body.v ? c->body.v : "", c->body.n,
+                         JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &err);
     if (json_is_object(c->json)) return true;
     if (c->json) {
         reply_error(c, 400, "Invalid JSON format: the body is no object");

@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "serve/ask.h"
 #include "serve/assets.h"
 #include "serve/server.h"
 
@@ -39,10 +40,31 @@ void api_asset(struct call *c)
     reply_asset(c, c->route_name);
 }
 
+/* Adds the values that a schema allows. */
+static void set_values(json_t *spec, const char *schema, json_t *values)
+{
+    json_t *of = json_object_get(json_object_get(spec, "components"), "schemas");
+    json_object_set_new(json_object_get(of, schema), "enum", values);
+}
+
+/* The description says which languages and models there are now. */
 void api_spec(struct call *c)
 {
-    c->reply = (struct reply){.status = 200,
-                              .type = "application/json",
-                              .fixed = openapi_json,
-                              .n = strlen(openapi_json)};
+    struct known_languages known;
+    bool good = known_languages_open(&known, c->server->models);
+    json_t *languages = json_array(), *sources = json_array(), *models = json_array();
+    json_t *spec = good ? json_loads(openapi_json, 0, NULL) : NULL;
+    json_array_append_new(sources, json_string("auto"));
+    for (int i = 0; i < known.n; i++) {
+        json_array_append_new(languages, json_string(known.language[i]));
+        json_array_append_new(sources, json_string(known.language[i]));
+    }
+    for (int i = 0; i < known.held_n; i++) {
+        json_array_append_new(models, json_string(known.held[i]->name));
+    }
+    set_values(spec, "Language", languages);
+    set_values(spec, "Source", sources);
+    set_values(spec, "ModelName", models);
+    known_languages_release(&known);
+    reply_json(c, 200, spec);
 }
