@@ -303,6 +303,15 @@ static void finish(struct call *c)
     reply_json(c, 200, json_pack("{ss so}", "model", a->model->name, "translations", list));
 }
 
+/* A translation has fewer tokens than max_length says and the model takes. */
+static void limit_min_length(struct ask *a)
+{
+    struct heed_translate_options *o = &a->options;
+    int most = heed_model_config(a->model->heed)->max_length;
+    if (o->max_length > 0 && o->max_length < most) most = o->max_length;
+    if (o->min_length >= most) o->min_length = most - 1;
+}
+
 static bool accepts_events(const struct call *c)
 {
     return c->accept && strstr(c->accept, "text/event-stream");
@@ -335,6 +344,7 @@ void api_v1_translate(struct call *c)
         ask_free(a);
         return;
     }
+    limit_min_length(a);
     a->task.news = streams;
     ask_submit(c, a, finish);
     if (streams && c->task) stream_translation(c);
@@ -387,7 +397,7 @@ void api_v1_models(struct call *c)
 {
     struct model *m;
     json_t *list = json_array();
-    for (int i = 0; c->server->models && (m = models_at(c->server->models, i)); i++) {
+    for (int i = 0; (m = models_at(c->server->models, i)); i++) {
         json_array_append_new(list, model_json(m));
         model_release(m);
     }

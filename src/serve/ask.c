@@ -101,7 +101,7 @@ bool known_languages_open(struct known_languages *k, struct models *all)
 {
     struct model *m;
     *k = (struct known_languages){0};
-    for (int i = 0; all && (m = models_at(all, i)); i++) {
+    for (int i = 0; (m = models_at(all, i)); i++) {
         if (!known_languages_add(k, m)) return false;
     }
     return true;

@@ -299,6 +299,7 @@ enum heed_status models_add(struct models *m, const char *what, struct heed_erro
 struct model *models_at(struct models *m, int i)
 {
     struct model *found = NULL;
+    if (!m) return NULL;
     pthread_mutex_lock(&m->lock);
     if (i < m->n) found = m->slot[i]->model;
     if (found) atomic_fetch_add(&found->users, 1);

@@ -50,7 +50,7 @@ void models_tick(struct models *m);
 /* Loads all models anew. */
 void models_reload(struct models *m);
 
-/* Model i as it is now, from 0 on; NULL: there is none. The caller releases it. */
+/* Model i as it is now, from 0 on; NULL: there is none, or m is NULL. The caller releases it. */
 struct model *models_at(struct models *m, int i);
 /* The first model with this name, or, where name is NULL, one that translates from one language to
  * another; from NULL: from any. NULL: there is none. The caller releases it. */

@@ -66,6 +66,11 @@ static const struct route *find(struct call *c, const char **allowed)
 /* Whether the call has a key, where it needs one; false after an error reply. */
 static bool has_key(struct call *c)
 {
+    const json_t *member = json_object_get(c->json, "api_key");
+    if (member && !json_is_string(member) && !json_is_null(member)) {
+        reply_error(c, 400, "api_key is no string");
+        return false;
+    }
     if (!c->server->keys) return true;
     const char *key = call_parameter(c, "api_key");
     if (!key && c->authorization && !strncasecmp(c->authorization, "Bearer ", 7)) {
