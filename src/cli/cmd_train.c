@@ -13,11 +13,13 @@
 #include "cli/progress.h"
 #include "cli/training.h"
 #include "heed.h"
+#include "serve/serve.h"
 
 struct train {
     struct training common;
     const char *best_by;
     bool valid_every_given, valid_tokenize_given, best_by_given;
+    int dashboard; /* port of the page that shows the training; -1: none */
     /* while it runs */
     struct progress progress;
     struct heed_trainer *trainer;
@@ -77,7 +79,25 @@ static int check(struct train *t)
     return check_validation(t);
 }
 
-static int run(struct train *t, int argc, char **argv)
+/* Serves the page, which watches the output directory, by threads of its own: the training never
+ * waits for it. NULL after a sentence. */
+static struct server *dashboard_open(const struct train *t)
+{
+    struct heed_error err = {0};
+    struct serve_options o = serve_defaults();
+    o.port = t->dashboard;
+    o.watch = &t->common.o.out;
+    o.watches = 1;
+    struct server *s = serve_open(&o, &err);
+    if (!s) {
+        cli_failure("%s", err.text);
+    } else if (!t->common.quiet) {
+        fprintf(stderr, "the training can be watched at %s#training\n", serve_url(s));
+    }
+    return s;
+}
+
+static int train(struct train *t, int argc, char **argv)
 {
     struct heed_train_options *o = &t->common.o;
     bool quiet = t->common.quiet;
@@ -101,6 +121,16 @@ static int run(struct train *t, int argc, char **argv)
     if (!interrupt_number()) return CLI_DONE;
     if (!quiet) interrupt_say_how_to_go_on(argc, argv, o->resume ? NULL : "--resume");
     return interrupt_end();
+}
+
+static int run(struct train *t, int argc, char **argv)
+{
+    struct server *dashboard = t->dashboard >= 0 ? dashboard_open(t) : NULL;
+    if (t->dashboard >= 0 && !dashboard) return CLI_FAILURE;
+    int code = train(t, argc, argv);
+    if (dashboard) serve_stop(dashboard, true);
+    serve_free(dashboard);
+    return code;
 }
 
 /* ---- options, in the order in which a person needs them ---- */
@@ -139,6 +169,8 @@ static void add_validation_options(struct option_table *table, struct train *t)
          .integer64 = &o->save_every, .max = LARGEST_64},
         {"keep", "N", "newest checkpoints kept, besides the best", .integer = &o->keep, .min = 1,
          .max = LARGEST},
+        {"dashboard", "PORT", "show the training on a page at this port; 0: any that is free",
+         .integer = &t->dashboard, .max = 65535},
         {"resume", NULL, "go on from the newest usable checkpoint in --out", .flag = &o->resume},
     };
     options_add(table, option, sizeof option);
@@ -173,7 +205,7 @@ static int parse(struct train *t, int argc, char **argv)
 
 int cmd_train(int argc, char **argv)
 {
-    struct train t = {.best_by = "nll"};
+    struct train t = {.best_by = "nll", .dashboard = -1};
     training_init(&t.common);
     int code = parse(&t, argc, argv);
     if (code == OPTIONS_GO_ON) code = check(&t);
