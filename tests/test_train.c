@@ -2,6 +2,7 @@
  * test_train.c - the trainer through heed.h: a run gives the same bits in one piece or several, and
  * ends with a clear error when something is wrong.
  */
+#include <jansson.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -326,6 +327,87 @@ static void test_validation_text_is_read_once(void **state)
     assert_memory_equal(gone.bleu, there.bleu, sizeof there.bleu);
 }
 
+/* ---- samples ---- */
+
+static size_t length_of(const json_t *j, const char *key)
+{
+    return json_array_size(json_object_get(j, key));
+}
+
+/* A line has the five pairs, the same at every validation, and the attention of the first. */
+static void check_samples(const json_t *line, const json_t *first, int64_t step)
+{
+    static const char *const use[] = {"encoder", "decoder", "cross"};
+    const json_t *texts = json_object_get(line, "texts"), *text;
+    const json_t *attention = json_object_get(line, "attention");
+    size_t i;
+    assert_int_equal(json_integer_value(json_object_get(line, "step")), step);
+    assert_int_equal(json_array_size(texts), 5);
+    json_array_foreach (texts, i, text) {
+        const json_t *was = json_array_get(json_object_get(first, "texts"), i);
+        assert_true(json_is_string(json_object_get(text, "translation")));
+        assert_true(json_equal(json_object_get(text, "source"), json_object_get(was, "source")));
+        assert_true(
+            json_equal(json_object_get(text, "reference"), json_object_get(was, "reference")));
+        assert_true(i == 0 || !json_equal(json_object_get(text, "source"),
+                                          json_object_get(json_array_get(texts, i - 1), "source")));
+    }
+    for (int k = 0; k < 3; k++) {
+        const json_t *map = json_object_get(attention, use[k]);
+        const json_t *head = json_array_get(json_array_get(json_object_get(map, "weights"), 0), 1);
+        assert_in_range(length_of(map, "queries"), 5, 13); /* with the end mark */
+        assert_in_range(length_of(map, "keys"), 5, 13);
+        assert_int_equal(json_array_size(head), length_of(map, "queries"));
+        double sum = 0;
+        for (size_t n = 0; n < length_of(map, "keys"); n++)
+            sum += json_number_value(json_array_get(json_array_get(head, 0), n));
+        assert_true(fabs(sum - 1) < 0.01);
+    }
+}
+
+/* Every validation adds a line to samples.jsonl. A run that was killed after its last checkpoint
+ * writes the lines that it had written since then once more, and the samples change no weight. */
+static void test_samples(void **state)
+{
+    (void)state;
+    char *text, command[512];
+    size_t len;
+    struct heed_train_options o = options(in_place("no-samples"));
+    o.steps = 12;
+    o.save_every = 4;
+    o.keep = 5;
+    must_train(&o, 1);
+    assert_false(file_exists(in_place("no-samples/samples.jsonl")));
+    o.valid = o.train;
+    o.valid_every = 4;
+    o.out = in_place("samples");
+    must_train(&o, 2);
+    o.out = in_place("samples-killed");
+    must_train(&o, 1);
+    snprintf(command, sizeof command,
+             "cd %s && rm -r checkpoints/step-00000008 checkpoints/step-00000012 && "
+             "printf '{\"step\":12,\"te' >>samples.jsonl",
+             o.out);
+    assert_int_equal(system(command), 0);
+    o.resume = true;
+    must_train(&o, 1);
+    assert_same_file(in_place("samples/samples.jsonl"), in_place("samples-killed/samples.jsonl"));
+    assert_same_file(in_place("samples/model.safetensors"),
+                     in_place("no-samples/model.safetensors"));
+    assert_int_equal(file_read(in_place("samples/samples.jsonl"), 1 << 26, &text, &len, NULL), 0);
+    json_t *line = NULL, *first = NULL;
+    int64_t step = 0;
+    for (size_t at = 0; at < len; at = (size_t)(strchr(text + at, '\n') + 1 - text)) {
+        line = json_loads(text + at, JSON_DISABLE_EOF_CHECK, NULL);
+        if (!first) first = json_incref(line);
+        check_samples(line, first, step += 4);
+        json_decref(line);
+    }
+    assert_int_equal(step, 12);
+    json_decref(first);
+    free(text);
+}
+
 /* The best is what the given figure says, whatever the others do; without one, the nll. */
 static void test_best_by(void **state)
 {
@@ -625,6 +707,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_damaged_checkpoint),
         cmocka_unit_test(test_checkpoints_kept_and_averaged),
         cmocka_unit_test(test_validation_text_is_read_once),
+        cmocka_unit_test(test_samples),
         cmocka_unit_test(test_best_by),
         cmocka_unit_test(test_patience),
         cmocka_unit_test(test_divergence_goes_back_then_ends),

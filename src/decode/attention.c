@@ -4,6 +4,8 @@
  * The text is translated, unless a translation is given. Then one pass over both, with the
  * translation fed in as a whole, writes out all attention weights.
  */
+#include "decode/attention.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,12 +86,11 @@ static enum heed_status map_fill(const struct heed_attention_map *m, const float
     return HEED_OK;
 }
 
-static enum heed_status attention_fill(struct heed_session *s, struct heed_attention *a,
+static enum heed_status attention_fill(const struct attention_model *m, struct heed_attention *a,
                                        const struct packed *b, struct heed_error *err)
 {
-    const struct heed_attention_map *m = a->map;
     size_t size[HEED_USES], all = 0;
-    for (int k = 0; k < HEED_USES; k++) all += size[k] = map_size(&m[k]);
+    for (int k = 0; k < HEED_USES; k++) all += size[k] = map_size(&a->map[k]);
     float *weight = malloc(all * sizeof *weight);
     if (!weight) return error_memory(err, all * sizeof *weight, "the attention of a translation");
     const struct run_options o = {
@@ -98,22 +99,21 @@ static enum heed_status attention_fill(struct heed_session *s, struct heed_atten
                                    .decoder = weight + size[HEED_USE_ENCODER],
                                    .cross = weight + all - size[HEED_USE_CROSS]};
     struct run *run = NULL;
-    enum heed_status status = run_open(&run, s->be, s->m->p, &o, err);
+    enum heed_status status = run_open(&run, m->be, m->p, &o, err);
     if (!status) status = run_attention(run, b, &to, err);
     const float *from = weight;
     for (int k = 0; k < HEED_USES && !status; from += size[k++])
-        status = map_fill(&m[k], from, err);
+        status = map_fill(&a->map[k], from, err);
     run_free(run);
     free(weight);
     return status;
 }
 
-/* The attention of a translation, which is id[n] with its end mark, unless it was cut. */
-static enum heed_status attention_of(struct heed_session *s, const struct heed_ids *src,
-                                     const int32_t *id, int n, struct heed_attention **out,
-                                     struct heed_error *err)
+enum heed_status attention_of_ids(struct heed_attention **out, const struct attention_model *m,
+                                  const struct heed_ids *src, const int32_t *id, int n,
+                                  struct heed_error *err)
 {
-    const struct heed_tokenizer *t = s->m->tokenizer;
+    const struct heed_tokenizer *t = m->tokenizer;
     int rows = (int)src->n + 1;
     size_t words = pack_words(1, rows, n);
     int32_t *word = malloc(words * sizeof *word);
@@ -122,8 +122,8 @@ static enum heed_status attention_of(struct heed_session *s, const struct heed_i
     pack_begin(&b, word, 1, rows, n);
     /* Of the translation, all tokens but the last are fed in. */
     pack_add(&b, src->v, (int)src->n, id, n - 1, tokenizer_bos(t), tokenizer_eos(t));
-    struct heed_attention *a = attention_make(&s->m->p->config, t, &b, id, err);
-    enum heed_status status = a ? attention_fill(s, a, &b, err) : HEED_ENOMEM;
+    struct heed_attention *a = attention_make(&m->p->config, t, &b, id, err);
+    enum heed_status status = a ? attention_fill(m, a, &b, err) : HEED_ENOMEM;
     free(word);
     if (status)
         heed_attention_free(a);
@@ -154,16 +154,16 @@ enum heed_status heed_attention_of(struct heed_session *s, const struct heed_req
     if (!request) return error_null(err, "request");
     if (!request->text) return error_null(err, "request->text");
     if (!out) return error_null(err, "out");
-    const struct heed_config *c = &s->m->p->config;
+    const struct attention_model m = {s->be, s->m->p, s->m->tokenizer};
     const struct heed_answer *found;
     struct pieces p = {0};
-    enum heed_status status = pieces_fill(&p, s->m->tokenizer, c->max_length, request, err);
+    enum heed_status status = pieces_fill(&p, m.tokenizer, m.p->config.max_length, request, err);
     if (!status) status = check_pieces(&p, err);
     if (!status) status = heed_translate(s, request, 1, &found, err);
     if (!status && found->status) status = error_set(err, found->status, "%s", found->why);
     if (!status)
-        status =
-            attention_of(s, &p.sentence[0].src, found->result->id, found->result->tokens, out, err);
+        status = attention_of_ids(out, &m, &p.sentence[0].src, found->result->id,
+                                  found->result->tokens, err);
     pieces_release(&p);
     return status;
 }

@@ -3,69 +3,21 @@
  */
 #include "train/log.h"
 
-#include <fcntl.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "train/jsonl.h"
 
 struct log {
-    int fd;
-    char path[FILE_PATH_MAX];
+    struct jsonl file;
 };
-
-/* The step that a line begins with; -1: none. sscanf would be slow, because it first calls strlen
- * on the whole text. */
-static long long line_step(const char *line)
-{
-    static const char prefix[] = "{\"step\":";
-    const char *number = line + sizeof prefix - 1;
-    char *after;
-    if (strncmp(line, prefix, sizeof prefix - 1) != 0) return -1;
-    long long step = strtoll(number, &after, 10);
-    return after > number ? step : -1;
-}
-
-/* How many bytes at the front of text are whole lines of steps up to `step`. */
-static size_t kept_bytes(const char *text, size_t len, int64_t step)
-{
-    size_t kept = 0;
-    while (kept < len) {
-        const char *line = text + kept, *end = memchr(line, '\n', len - kept);
-        long long at = line_step(line);
-        if (!end || at < 0 || at > step) break;
-        kept = (size_t)(end + 1 - text);
-    }
-    return kept;
-}
-
-/* Removes the lines of steps after `step` from the file. */
-static enum heed_status cut(const char *path, int64_t step, struct heed_error *err)
-{
-    char *text;
-    size_t len;
-    if (!file_exists(path)) return HEED_OK;
-    enum heed_status s = file_read(path, (size_t)4 << 30, &text, &len, err);
-    if (s) return s;
-    size_t kept = kept_bytes(text, len, step);
-    if (kept < len) s = file_write(path, &(struct file_part){text, kept}, 1, err);
-    free(text);
-    return s;
-}
 
 enum heed_status log_open(struct log **out, const char *dir, int64_t step, struct heed_error *err)
 {
     struct log *l = calloc(1, sizeof *l);
     if (!l) return error_memory(err, sizeof *l, "the log");
-    l->fd = -1;
-    enum heed_status s = file_join(l->path, sizeof l->path, dir, "log.jsonl", err);
-    if (!s) s = cut(l->path, step, err);
-    if (!s) l->fd = open(l->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (!s && l->fd < 0) s = error_errno(err, "cannot write %s", l->path);
+    enum heed_status s = jsonl_open(&l->file, dir, "log.jsonl", step, err);
     if (s) {
         log_free(l);
         return s;
@@ -77,7 +29,7 @@ enum heed_status log_open(struct log **out, const char *dir, int64_t step, struc
 void log_free(struct log *l)
 {
     if (!l) return;
-    if (l->fd >= 0) close(l->fd);
+    jsonl_close(&l->file);
     free(l);
 }
 
@@ -133,13 +85,5 @@ enum heed_status log_event(struct log *l, const struct heed_event *e, struct hee
     }
     json_object_set_new(j, "seconds", number(e->seconds));
     if (e->text) json_object_set_new(j, "text", json_string(e->text));
-    char *line = j ? json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-    enum heed_status s = HEED_OK;
-    if (!line)
-        s = error_memory(err, 512, l->path);
-    else if (!file_append(l->fd, line, strlen(line)) || !file_append(l->fd, "\n", 1))
-        s = error_errno(err, "cannot write %s", l->path);
-    free(line);
-    json_decref(j);
-    return s;
+    return jsonl_append(&l->file, j, 9, err);
 }

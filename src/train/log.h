@@ -7,9 +7,7 @@
 
 struct log;
 
-/* Opens DIR/log.jsonl for appending. Lines of steps after `step` are removed first, because a
- * resumed run writes them again; so each step is logged once, however often a run was interrupted.
- */
+/* Opens DIR/log.jsonl for appending, without the lines of steps after `step`; see jsonl_open. */
 enum heed_status log_open(struct log **out, const char *dir, int64_t step, struct heed_error *err);
 enum heed_status log_event(struct log *l, const struct heed_event *e, struct heed_error *err);
 void log_free(struct log *l);

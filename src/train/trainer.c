@@ -228,8 +228,9 @@ static enum heed_status open_data(struct heed_trainer *t, struct heed_error *err
                                   .tokenizer = t->tokenizer,
                                   .batch_tokens = o->batch_tokens,
                                   .threads = t->threads,
-                                  .tokenize =
-                                      train_options_translate(o) ? o->valid_tokenize : NULL};
+                                  .dir = o->out,
+                                  .step = t->at.step};
+    if (train_options_translate(o)) v.tokenize = o->valid_tokenize;
     enum heed_status s = batch_open(&t->batches, &b, err);
     if (!s && o->valid.n) s = validator_open(&t->validator, t->p, &v, err);
     return s;
@@ -514,7 +515,7 @@ static bool at_end(const struct heed_trainer *t)
 static enum heed_status validate_now(struct heed_trainer *t, bool regular, struct heed_error *err)
 {
     struct validation v;
-    enum heed_status s = validate(t->validator, t->run, &v, err);
+    enum heed_status s = validate(t->validator, t->run, t->at.step, &v, err);
     if (s) return s;
     double value = t->o.best_by == HEED_BEST_BLEU   ? v.bleu
                    : t->o.best_by == HEED_BEST_CHRF ? v.chrf

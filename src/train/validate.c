@@ -12,6 +12,7 @@
 #include "corpus/pairs.h"
 #include "decode/search.h"
 #include "tokens/tokenizer.h"
+#include "train/samples.h"
 
 /* Lines of text, each NUL-terminated. */
 struct lines {
@@ -26,6 +27,7 @@ struct validator {
     struct packed **batch; /* [batches] the tokens of both sides, for the loss */
     int batches;
     size_t batches_cap;
+    struct samples *samples;
     /* for BLEU and chrF */
     struct search *search; /* NULL: nothing is translated */
     struct lines ref;      /* the references */
@@ -121,6 +123,7 @@ enum heed_status validator_open(struct validator **out, const struct parameters 
     v->o = *o;
     struct search_options so = {.bos = tokenizer_bos(o->tokenizer),
                                 .eos = tokenizer_eos(o->tokenizer)};
+    struct samples_options samples = {o->corpus, o->tokenizer, o->dir, o->step};
     enum heed_status s = read_batches(v, err);
     if (!s && o->tokenize) {
         /* an unknown tokenizer is an error now, not at the first validation hours later */
@@ -129,6 +132,7 @@ enum heed_status validator_open(struct validator **out, const struct parameters 
         if (!s) s = search_open(&v->search, p->be, p, &so, err);
         if (!s) s = read_text(v, err);
     }
+    if (!s) s = samples_open(&v->samples, p, &samples, err);
     if (s) {
         validator_free(v);
         return s;
@@ -146,6 +150,7 @@ void validator_free(struct validator *v)
     free(v->src);
     lines_release(&v->ref);
     search_free(v->search);
+    samples_free(v->samples);
     free(v);
 }
 
@@ -203,11 +208,11 @@ static enum heed_status translate(struct validator *v, struct validation *result
     return HEED_OK;
 }
 
-enum heed_status validate(struct validator *v, struct run *r, struct validation *out,
+enum heed_status validate(struct validator *v, struct run *r, int64_t step, struct validation *out,
                           struct heed_error *err)
 {
     out->bleu = out->chrf = -1;
     enum heed_status s = mean_loss(v, r, &out->nll, err);
     if (!s && v->search) s = translate(v, out, err);
-    return s;
+    return s ? s : samples_write(v->samples, step, err);
 }

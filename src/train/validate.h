@@ -1,6 +1,6 @@
 /*
  * validate.h - how good the model is on validation text, which it does not train on: loss, BLEU and
- * chrF.
+ * chrF, and a few translations for a reader (samples.h).
  */
 #ifndef HEED_TRAIN_VALIDATE_H
 #define HEED_TRAIN_VALIDATE_H
@@ -18,16 +18,18 @@ struct validator_options {
     const struct heed_tokenizer *tokenizer;
     int batch_tokens;
     int threads;          /* that read and tokenize the text; 0: all cores */
-    const char *tokenize; /* tokenizer of BLEU, see heed_bleu; NULL: nothing is translated */
+    const char *tokenize; /* tokenizer of BLEU, see heed_bleu; NULL: only samples are translated */
+    const char *dir;      /* of the run, where the samples are */
+    int64_t step;         /* samples of later steps are removed */
 };
 
 /* Reads the whole corpus once and keeps its tokens. p must outlive the validator, and each
  * validation uses the values that p has then. */
 enum heed_status validator_open(struct validator **out, const struct parameters *p,
                                 const struct validator_options *o, struct heed_error *err);
-/* r: a run with room for batch_tokens rows on each side, which computes the loss; its gradients do
- * not change. */
-enum heed_status validate(struct validator *v, struct run *r, struct validation *out,
+/* At a step; appends its samples. r: a run with room for batch_tokens rows on each side, which
+ * computes the loss; its gradients do not change. */
+enum heed_status validate(struct validator *v, struct run *r, int64_t step, struct validation *out,
                           struct heed_error *err);
 void validator_free(struct validator *v);
 
