@@ -372,6 +372,37 @@ static void test_overtaking(void **state)
     heed_session_free(s); /* while the other is under way */
 }
 
+/* A sentence that comes while a long text is under way waits for room, not for the text. */
+static void test_long_text_gives_way(void **state)
+{
+    (void)state;
+    enum { SENTENCES = 60, LONGEST = 40 };
+    struct heed_error err = {0};
+    const struct heed_session_options two = {.batch_tokens = 64}; /* beams of 4 at once */
+    struct heed_session *s = heed_session_open(model, &two, &err);
+    must(s ? HEED_OK : err.status, &err);
+    static char whole[SENTENCES * 32];
+    for (int i = 0; i < SENTENCES; i++) strcat(whole, i ? " It goes and goes." : "Number 1 comes.");
+    struct heed_request first = {.text = whole}, second = {.text = text[1]};
+    const void *user = NULL;
+    int steps = 0, all;
+    must(heed_submit(s, &first, &first, &err), &err);
+    for (int i = 0; i < 3; i++) must(heed_advance(s, &err), &err);
+    must(heed_submit(s, &second, &second, &err), &err);
+    for (; !user; steps++) {
+        must(heed_advance(s, &err), &err);
+        heed_finished(s, &user);
+    }
+    assert_ptr_equal(user, &second);
+    for (user = NULL, all = steps; !user; all++) {
+        must(heed_advance(s, &err), &err);
+        heed_finished(s, &user);
+    }
+    assert_ptr_equal(user, &first);
+    assert_true(steps <= 2 * LONGEST && all > 4 * steps);
+    heed_session_free(s);
+}
+
 /* ---- translations that are not finished ---- */
 
 /* A greedy search never takes back a token, so every partial text is the beginning of the next, and
@@ -929,7 +960,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_language),      cmocka_unit_test(test_alignment),
         cmocka_unit_test(test_links),         cmocka_unit_test(test_attention),
         cmocka_unit_test(test_partial),       cmocka_unit_test(test_languages),
-        cmocka_unit_test(test_trace),
+        cmocka_unit_test(test_trace),         cmocka_unit_test(test_long_text_gives_way),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -38,13 +38,31 @@ enum heed_status job_more(struct job *j, int n, int outs, struct heed_error *err
     return HEED_OK;
 }
 
+/* Gives the search as many sentences as can be open at once. */
+static void search_fill(struct job *j)
+{
+    struct search *search = j->session->search;
+    for (; j->added < j->asked_n; j->added++) {
+        struct sentence *x = &j->asked[j->added];
+        int inside = j->added - (j->asked_n - j->left);
+        if (inside >= search_room(search, x->beam.width)) break;
+        x->owner = j;
+        search_add(search, x);
+    }
+}
+
 static void search_for(struct job *j, struct sentence *x, int n)
 {
-    j->left = n;
-    for (int i = 0; i < n; i++) {
-        x[i].owner = j;
-        search_add(j->session->search, &x[i]);
-    }
+    j->asked = x;
+    j->asked_n = j->left = n;
+    j->added = 0;
+    search_fill(j);
+}
+
+void job_found(struct job *j)
+{
+    j->left--;
+    search_fill(j);
 }
 
 /* ---- the answer ---- */
@@ -168,8 +186,7 @@ enum heed_status job_so_far(struct job *j, char **out, struct heed_error *err)
 void job_free(struct job *j)
 {
     if (!j) return;
-    for (int i = 0; i < j->p.n && j->left; i++) search_drop(j->session->search, &j->p.sentence[i]);
-    for (int i = 0; i < j->more_n && j->left; i++) search_drop(j->session->search, &j->more[i]);
+    for (int i = 0; i < j->added && j->left; i++) search_drop(j->session->search, &j->asked[i]);
     for (int i = 0; i < j->p.nbest && j->result; i++) result_release(&j->result[i]);
     free(j->result);
     free((char *)j->answer.why);

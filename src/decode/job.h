@@ -4,8 +4,11 @@
  * words are linked or something has to be put back in its place, the translations are given to the
  * search as a whole, which tells their attention (link.c).
  *
- * Call order: job_open; job_next whenever the search has finished all sentences of a stage, that is
- * when left is 0, until done; job_free.
+ * A job never has more sentences in the search than can be open at once, so that the sentences of a
+ * long text do not keep those of other requests waiting in the queue.
+ *
+ * Call order: job_open; job_found for each of its sentences that the search has finished; job_next
+ * whenever there are no more of a stage, that is when left is 0, until done; job_free.
  */
 #ifndef HEED_DECODE_JOB_H
 #define HEED_DECODE_JOB_H
@@ -22,6 +25,8 @@ struct job {
 
     struct pieces p;
     enum stage stage;
+    struct sentence *asked;  /* [asked_n] the sentences of the stage, ... */
+    int asked_n, added;      /* ... of which the first `added` were given to the search */
     int left;                /* sentences of the stage that the search has not finished */
     struct sentence *more;   /* [more_n] the sentences of stages after the first */
     struct translation *out; /* [outs] their translations */
@@ -36,6 +41,8 @@ struct job {
 /* The request must live as long as the job. */
 enum heed_status job_open(struct job **out, struct heed_session *s,
                           const struct heed_request *request, struct heed_error *err);
+/* The search has finished a sentence of the job. */
+void job_found(struct job *j);
 /* Ends a stage and begins the next; done is set where there is none. */
 enum heed_status job_next(struct job *j, struct heed_error *err);
 /* The text that the search has found so far; see heed_partial. *out is malloced. */

@@ -73,6 +73,11 @@ int search_longest(const struct search *s)
     return config_of(s)->max_length - 1;
 }
 
+int search_room(const struct search *s, int width)
+{
+    return int_max(s->o.rows / width, 1);
+}
+
 /* The most tokens of an output, its end mark included. */
 static int output_longest(const struct search *s, const struct sentence *x)
 {

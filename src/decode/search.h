@@ -84,6 +84,8 @@ void search_drop_all(struct search *s);
 /* Translates n sentences, longest first. There must be no others. */
 enum heed_status search_run(struct search *s, struct sentence *sentence, int n,
                             struct heed_error *err);
+/* How many sentences with beams of this width are open at once, at least 1. */
+int search_room(const struct search *s, int width);
 /* The most tokens of a source, without its end mark. */
 int search_longest(const struct search *s);
 

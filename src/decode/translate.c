@@ -114,7 +114,7 @@ enum heed_status heed_advance(struct heed_session *s, struct heed_error *err)
     enum heed_status status = search_advance(s->search, err);
     for (struct sentence *x; !status && (x = search_finished(s->search));) {
         struct job *j = x->owner;
-        j->left--;
+        job_found(j);
         status = move_on(s, j, err);
     }
     return status ? give_up(s, status) : HEED_OK;
