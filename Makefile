@@ -17,6 +17,7 @@
 #   make kills       long: kill -9 at 200 random moments
 #   make large       long: training on 2 GB of text with 1 GB of address space
 #   make fuzz        long: fuzz each file format for FUZZ_SECONDS (clang)
+#   make test-web    the pages in headless Chromium, which is installed where there is none
 #   make test-cuda   the tests of the CUDA backend, on a machine with a GPU
 #
 # Missing packages are installed first, with an announcement (scripts/setup.sh).
@@ -32,7 +33,7 @@ build = cmake --build $(1) --target $(2) -- $$([ -t 2 ] || echo --quiet)
 ctest = ctest --test-dir $(1) --output-on-failure --parallel 2
 clang = -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
 
-.PHONY: all tests demo demo-train check test lint asan tsan faults kills large fuzz test-cuda bench \
+.PHONY: all tests demo demo-train check test lint asan tsan faults kills large fuzz test-web test-cuda bench \
 	install format clean
 
 all:
@@ -93,6 +94,11 @@ fuzz:
 	@for source in tests/fuzz_*.c; do name=$$(basename $$source .c); \
 		build/fuzz/fuzzers/$$name -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
 			-print_final_stats=1 -artifact_prefix=build/fuzz/$$name- || exit 1; done
+
+test-web: all
+	@scripts/setup.sh web
+	tests/test_page.sh build/heed
+	tests/test_web.sh build/heed
 
 test-cuda: tests
 	@ctest --test-dir build --output-on-failure --label-regex cuda --no-tests=error

@@ -1,9 +1,10 @@
 #!/bin/sh
 # setup.sh - installs the packages that the build needs and this machine lacks, and says so.
 #
-# usage: setup.sh [build|clang|lint]
+# usage: setup.sh [build|clang|lint|web]
 #
-# build: all that is built and tested; clang: the second compiler; lint: the checks of the sources.
+# build: all that is built and tested; clang: the second compiler; lint: the checks of the sources;
+# web: the browser that tests the pages, and what drives it.
 # Silent and quick when nothing is missing. Debian and Ubuntu: apt-get as root or through sudo;
 # without root, and on other systems, it prints one sentence that says what to install, and exits
 # with 1.
@@ -57,8 +58,12 @@ lint)
     need shellcheck command -v shellcheck
     need cppcheck command -v cppcheck
     ;;
+web)
+    need chromium command -v chromium
+    need python3 command -v python3
+    ;;
 *)
-    echo "usage: setup.sh [build|clang|lint]" >&2
+    echo "usage: setup.sh [build|clang|lint|web]" >&2
     exit 2
     ;;
 esac

@@ -62,6 +62,9 @@
         const box = e.getBoundingClientRect();
         if (visible(e) && !e.closest(".lines, .grid") && (box.height < 24 || box.width < 24)) wrong.push(`${e.id || e.textContent} is small to tap`);
     }
+    for (const e of document.querySelectorAll("body *"))
+        if (getComputedStyle(e).overflowX === "hidden" && e.scrollWidth > e.clientWidth + 1 && visible(e) && !e.matches("select, .word"))
+            wrong.push(`a part of ${e.id || e.className} is cut off`);
     if (document.documentElement.scrollWidth > innerWidth) wrong.push(`the page is ${document.documentElement.scrollWidth} wide in a window of ${innerWidth}`);
     return wrong;
 })()

@@ -29,14 +29,14 @@ function firstSentence(text) {
 function show() {
     if (!translation) return;
     $("seen").hidden = false;
-    const { attention, beam_tree: nodes, results } = translation;
+    const { attention, attention_error: why, beam_tree: nodes, results } = translation;
     if (attention) {
         const data = thousandths(attention);
         if (explorer) explorer.take(data);
         else explorer = explore($("attention"), data, exploreWords());
     } else {
         explorer = null;
-        $("attention").textContent = say("one-sentence");
+        $("attention").textContent = why || say("one-sentence");
     }
     if (nodes?.length) drawBeam($("beam"), nodes, results, translation.target);
     else $("beam").textContent = say("one-sentence");

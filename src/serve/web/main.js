@@ -6,12 +6,12 @@ import { enterTraining, leaveTraining, startTraining } from "./training.js";
 import { startTranslate } from "./translate.js";
 import { setLanguage } from "./words.js";
 
-const VIEWS = ["translate", "explore", "training"];
+let views = ["translate", "explore", "training"];
 const root = document.documentElement;
 
 function route() {
-    const view = VIEWS.includes(location.hash.slice(1)) ? location.hash.slice(1) : "translate";
-    for (const name of VIEWS) $(`view-${name}`).hidden = name !== view;
+    const view = views.find((name) => `#${name}` === location.hash) || views[0];
+    for (const name of views) $(`view-${name}`).hidden = name !== view;
     for (const link of document.querySelectorAll("nav a"))
         if (link.hash === `#${view}`) link.setAttribute("aria-current", "page");
         else link.removeAttribute("aria-current");
@@ -48,7 +48,11 @@ startFiles();
 startExplorer();
 startTraining();
 themed();
-startTranslate().catch((e) => {
+startTranslate().then((translates) => {
+    if (translates) return;
+    views = ["training"]; // the server of a training has no model to translate with
+    for (const link of document.querySelectorAll("nav a")) link.hidden = link.hash !== "#training";
+}).catch((e) => {
     $("trouble").textContent = e.message;
     $("trouble").hidden = false;
 }).finally(() => {

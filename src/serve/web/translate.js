@@ -8,7 +8,8 @@ import { say } from "./words.js";
 const PAUSE = 250; // milliseconds without a key before a text is sent
 const RESULTS = 4; // the translation and the other ones
 
-let languages = []; // [{code, name, targets}]
+let languages = []; // [{code, name, targets}]; none where the models name none
+let models = [];
 let limit = -1; // characters of a text, or -1
 let running = null; // AbortController of the request under way
 let timer = 0;
@@ -26,8 +27,14 @@ export function languageName(code) {
 
 // The languages and the model that are chosen, as members of a request.
 export function chosen() {
-    const model = $("model").value;
-    return { source: $("from").value, target: $("to").value, ...(model && { model }) };
+    const members = { source: $("from").value, target: $("to").value, model: $("model").value };
+    return Object.fromEntries(Object.entries(members).filter(([, value]) => value));
+}
+
+function fillModels() {
+    const any = languages.length ? [["", say("any-model")]] : []; // the languages choose one
+    fillSelect($("model"), [...any, ...models.map((m) => [m.name, m.name])]);
+    $("models").hidden = models.length < 2;
 }
 
 function fillLanguages() {
@@ -162,22 +169,24 @@ async function copy() {
 }
 
 async function load() {
-    const [list, settings, { models }] = await Promise.all([
+    const [list, settings, served] = await Promise.all([
         ask("/languages"), ask("/frontend/settings"), ask("/v1/models"),
     ]);
     languages = list;
+    models = served.models;
     limit = settings.charLimit ?? -1;
+    for (const id of ["from", "to", "swap"]) $(id).hidden = languages.length === 0;
     $("keys").hidden = !settings.keyRequired;
     $("key").value = kept().key || "";
     setKey($("key").value);
-    fillSelect($("model"), models.map((m) => [m.name, m.name]));
-    $("models").hidden = models.length < 2;
+    fillModels();
     fillLanguages();
     count();
     if ($("text").value) translate(); // a browser keeps the text when the page is loaded again
+    return models.length > 0;
 }
 
-// Resolves when the languages are known.
+// Resolves when the languages are known, to whether there is a model to translate with.
 export function startTranslate() {
     startResult();
     $("text").addEventListener("input", typed);
@@ -198,6 +207,7 @@ export function startTranslate() {
         $("text").focus();
     });
     document.addEventListener("worded", () => {
+        fillModels();
         fillLanguages();
         count();
         if (answer) showAnswer();
