@@ -61,9 +61,9 @@ def settled():
 
 
 def enter(text):
-    browser.run("document.querySelector('#text').select()")
+    """Types a text in place of the one that is there. The result is emptied, so that it is the new one that is waited for."""
     browser.click("#text")
-    browser.run("document.querySelector('#text').select()")
+    browser.run("document.querySelector('#text').select(); document.querySelector('#result').textContent = ''")
     browser.type(text)
 
 

@@ -36,7 +36,8 @@ function wrap(text, n) {
 // goes on from line to line.
 function subtitles(text) {
     const parts = text.replaceAll("\r\n", "\n").split(/((?:^|\n)\d+\n[^\n]*-->[^\n]*(?:\n|$))/);
-    const plain = parts.map((part, i) => (i % 2 ? part : part.replace(/(\S)[ \t]*\n[ \t]*(?=\S)/g, "$1 ")));
+    const joined = (_, letter) => (letter > "\u2e80" ? letter : `${letter} `); // Chinese has no spaces
+    const plain = parts.map((part, i) => (i % 2 ? part : part.replace(/(\S)[ \t]*\n[ \t]*(?=\S)/g, joined)));
     const heights = parts.filter((part, i) => i % 2 === 0 && part.trim()).map((part) => part.trim().split("\n").length);
     const { segments, join } = pieces(plain, (part, i) => i % 2 === 0 && part.trim() !== "");
     return { segments, join: (translations) => join(translations.map((t, i) => wrap(t, heights[i]))) };
