@@ -10,7 +10,7 @@ import select
 import subprocess
 import time
 
-LIMIT = 10  # seconds until something that was waited for is missing
+LIMIT = 30  # seconds until something that was waited for is missing
 
 
 class Browser:

@@ -68,6 +68,10 @@ export function explore(element, data, words = ENGLISH) {
     // What depends on the word that is pointed at.
     function update() {
         page.status.textContent = sentence(data[view.kind], view, chosen, words);
+        drawConnections();
+    }
+
+    function drawConnections() {
         if (view.drawing === "lines") connect(page.drawing, data[view.kind], view, chosen);
     }
 
@@ -122,7 +126,7 @@ export function explore(element, data, words = ENGLISH) {
     });
     const redraw = () => view.drawing === "grid" && show({});
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-    new ResizeObserver(update).observe(page.drawing);
+    new ResizeObserver(drawConnections).observe(page.drawing);
     show({});
     const take = (other) => {
         data = other;

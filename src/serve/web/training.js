@@ -139,7 +139,8 @@ async function showAttention(sample) {
     const mine = watch;
     shownStep = sample.step;
     try {
-        const data = thousandths(await ask(path(mine.name, `attention?step=${sample.step}`)));
+        const attention = sample.attention === true ? await ask(path(mine.name, `attention?step=${sample.step}`)) : sample.attention;
+        const data = thousandths(attention);
         if (mine !== watch || shownStep !== sample.step) return;
         if (explorer) explorer.take(data);
         else explorer = explore($("fixed"), data, exploreWords());
