@@ -57,7 +57,8 @@ function complain(message) {
 
 function count() {
     const n = [...$("text").value].length;
-    $("count").textContent = limit > 0 ? say("count-of", n, limit) : say("count", n);
+    const near = limit > 0 && n > limit * 0.8;
+    $("count").textContent = near ? say("count-of", n, limit) : say("count", n);
     $("clear").hidden = n === 0;
 }
 
