@@ -18,11 +18,10 @@
 
 enum {
     RUN_PATH_MAX = 4096,
-    POINTS_MOST = 2000,      /* steps in an answer: more are thinned out */
-    READ_MOST = 64 << 20,    /* bytes of a log in an answer */
-    SAMPLES_MOST = 16 << 20, /* bytes of samples.jsonl in an answer */
-    RUNNING_SECONDS = 120,   /* a run that has written nothing for longer has stopped */
-    ALIVE_TICKS = 75         /* between two comments that keep a stream alive */
+    POINTS_MOST = 2000,    /* steps in an answer: more are thinned out */
+    READ_MOST = 64 << 20,  /* bytes of a file that are read for an answer */
+    RUNNING_SECONDS = 120, /* a run that has written nothing for longer has stopped */
+    ALIVE_TICKS = 75       /* between two comments that keep a stream alive */
 };
 
 struct watcher; /* a stream of one run */
@@ -328,36 +327,45 @@ void api_v1_run_log(struct call *c)
     reply_json(c, 200, log_since(path, place_in(path, after)));
 }
 
-/* ---- GET /v1/runs/NAME/samples and attention ---- */
+/* ---- GET /v1/runs/NAME/samples and attention: both are in samples.jsonl ---- */
 
+/* Says of each validation that it has attention, which is large and asked for by itself. */
 void api_v1_run_samples(struct call *c)
 {
     char path[RUN_PATH_MAX];
     size_t n;
     if (!find_file(c, "samples.jsonl", path)) return;
     json_t *list = json_array();
-    char *text = read_lines(path, 0, SAMPLES_MOST, &n), *at = text;
-    for (json_t *line; text && (line = next_object(&at));) json_array_append_new(list, line);
+    char *text = read_lines(path, 0, READ_MOST, &n), *at = text;
+    for (json_t *line; text && (line = next_object(&at));) {
+        bool shown = json_is_object(json_object_get(line, "attention"));
+        json_object_set_new(line, "attention", json_boolean(shown));
+        json_array_append_new(list, line);
+    }
     free(text);
     reply_json(c, 200, json_pack("{so}", "samples", list));
 }
 
 void api_v1_run_attention(struct call *c)
 {
-    char path[RUN_PATH_MAX], name[64];
+    char path[RUN_PATH_MAX];
     size_t n;
     long long step = query_number(c, "step", -2);
     if (step == -2) reply_error(c, 400, "step is missing");
-    if (step < 0) return;
-    snprintf(name, sizeof name, "attention/step-%08lld.json", step);
-    if (!find_file(c, name, path)) return;
-    char *text = read_lines(path, 0, SAMPLES_MOST, &n);
-    if (!text || n == 0) {
-        free(text);
-        reply_error(c, 404, "Run %s has no attention of step %lld", c->route_name, step);
-        return;
+    if (step < 0 || !find_file(c, "samples.jsonl", path)) return;
+    json_t *found = NULL;
+    char *text = read_lines(path, 0, READ_MOST, &n), *at = text;
+    for (json_t *line; !found && text && (line = next_object(&at)); json_decref(line)) {
+        json_t *attention = json_object_get(line, "attention");
+        bool same = json_integer_value(json_object_get(line, "step")) == step;
+        if (same && json_is_object(attention)) found = json_incref(attention);
     }
-    reply_text(c, "application/json", text);
+    free(text);
+    if (found) {
+        reply_json(c, 200, found);
+    } else {
+        reply_error(c, 404, "Run %s has no attention of step %lld", c->route_name, step);
+    }
 }
 
 /* ---- GET /v1/runs/NAME/events ---- */
