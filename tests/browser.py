@@ -3,6 +3,7 @@
 Messages are JSON, each ended by a zero byte; the browser reads them from its descriptor 3 and writes
 to 4. Every step waits for what it needs, up to a limit, and never for a fixed time.
 """
+
 import base64
 import json
 import os
@@ -10,6 +11,9 @@ import select
 import subprocess
 import time
 
+# What scripts that look at a page may call.
+SHORT = """const one = (selector) => document.querySelector(selector);
+const all = (selector) => [...document.querySelectorAll(selector)];"""
 LIMIT = 30  # seconds until something that was waited for is missing
 
 
@@ -17,12 +21,26 @@ class Browser:
     def __init__(self, program, profile):
         to_browser, self.write_end = os.pipe()
         self.read_end, from_browser = os.pipe()
-        script = f"exec 3<&{to_browser} 4>&{from_browser}; exec \"$@\""
-        command = [program, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
-                   "--no-first-run", "--disable-background-networking", "--disable-dev-shm-usage",
-                   "--hide-scrollbars", "--lang=en-US", f"--user-data-dir={profile}", "about:blank"]
-        self.process = subprocess.Popen(["bash", "-c", script, "sh", *command], stderr=subprocess.DEVNULL,
-                                        pass_fds=(to_browser, from_browser))
+        script = f'exec 3<&{to_browser} 4>&{from_browser}; exec "$@"'
+        command = [
+            program,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--remote-debugging-pipe",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-dev-shm-usage",
+            "--hide-scrollbars",
+            "--lang=en-US",
+            f"--user-data-dir={profile}",
+            "about:blank",
+        ]
+        self.process = subprocess.Popen(
+            ["bash", "-c", script, "sh", *command],
+            stderr=subprocess.DEVNULL,
+            pass_fds=(to_browser, from_browser),
+        )
         os.close(to_browser)
         os.close(from_browser)
         self.buffer, self.last, self.answers, self.session = b"", 0, {}, None
@@ -31,9 +49,12 @@ class Browser:
         self.cancelled = 0  # requests that the page has cancelled
         self.downloads = []  # states of downloads
         target = next(t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page")
-        self.session = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
+        self.session = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Log", "Network", "DOM", "Accessibility"):
             self.call(f"{domain}.enable")
+        self.call("Page.addScriptToEvaluateOnNewDocument", source=SHORT)
 
     def close(self):
         self.send("Browser.close", {})
@@ -78,7 +99,9 @@ class Browser:
             details = event["exceptionDetails"]
             self.complaints.append(details.get("exception", {}).get("description", details["text"]))
         elif method == "Runtime.consoleAPICalled" and event["type"] in ("error", "warning", "assert"):
-            self.complaints.append("console: " + " ".join(str(a.get("value", a.get("description"))) for a in event["args"]))
+            self.complaints.append(
+                "console: " + " ".join(str(a.get("value", a.get("description"))) for a in event["args"])
+            )
         elif method == "Log.entryAdded" and event["entry"]["level"] in ("error", "warning"):
             self.complaints.append(f"{event['entry']['text']} {event['entry'].get('url', '')}")
         elif method == "Network.requestWillBeSent":
@@ -99,7 +122,9 @@ class Browser:
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             details = answer["exceptionDetails"]
-            raise RuntimeError(f"{script[:200]}: {details.get('exception', {}).get('description', details['text'])}")
+            raise RuntimeError(
+                f"{script[:200]}: {details.get('exception', {}).get('description', details['text'])}"
+            )
         return answer["result"].get("value")
 
     def wait(self, script, limit=LIMIT):
@@ -114,14 +139,22 @@ class Browser:
             time.sleep(0.03)
 
     def size(self, width, height):
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 500,
+        )
 
     def media(self, **features):
-        self.call("Emulation.setEmulatedMedia", features=[
-            {"name": name.replace("_", "-"), "value": value} for name, value in features.items()])
+        self.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": name.replace("_", "-"), "value": value} for name, value in features.items()],
+        )
 
     def center(self, selector):
-        box = self.wait(f"""(() => {{ const e = document.querySelector({json.dumps(selector)});
+        box = self.wait(f"""(() => {{ const e = one({json.dumps(selector)});
             if (!e || !e.getClientRects().length) return null;
             e.scrollIntoView({{block: "center", inline: "center"}});
             const b = e.getClientRects()[0];
@@ -141,16 +174,33 @@ class Browser:
         self.call("Input.insertText", text=text)
 
     def key(self, name, code=0, text="", modifiers=0):
-        self.call("Input.dispatchKeyEvent", type="keyDown", key=name, code=name, windowsVirtualKeyCode=code, text=text, modifiers=modifiers)
-        self.call("Input.dispatchKeyEvent", type="keyUp", key=name, code=name, windowsVirtualKeyCode=code, modifiers=modifiers)
+        self.call(
+            "Input.dispatchKeyEvent",
+            type="keyDown",
+            key=name,
+            code=name,
+            windowsVirtualKeyCode=code,
+            text=text,
+            modifiers=modifiers,
+        )
+        self.call(
+            "Input.dispatchKeyEvent",
+            type="keyUp",
+            key=name,
+            code=name,
+            windowsVirtualKeyCode=code,
+            modifiers=modifiers,
+        )
 
     def choose(self, selector, value):
         """Chooses an option of a select, as the change of a reader."""
-        self.run(f"""(() => {{ const s = document.querySelector({json.dumps(selector)});
+        self.run(f"""(() => {{ const s = one({json.dumps(selector)});
             s.value = {json.dumps(value)}; s.dispatchEvent(new Event("change", {{bubbles: true}})); }})()""")
 
     def upload(self, selector, path):
-        node = self.call("DOM.querySelector", nodeId=self.call("DOM.getDocument")["root"]["nodeId"], selector=selector)
+        node = self.call(
+            "DOM.querySelector", nodeId=self.call("DOM.getDocument")["root"]["nodeId"], selector=selector
+        )
         self.call("DOM.setFileInputFiles", files=[path], nodeId=node["nodeId"])
 
     def downloads_to(self, directory):

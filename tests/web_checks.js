@@ -3,7 +3,8 @@
 // what is wrong, as sentences.
 (() => {
     const wrong = [];
-    const visible = (e) => e.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true }) && !e.closest(".unseen, .skip");
+    const visible = (e) =>
+        e.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true }) && !e.closest(".unseen, .skip");
     const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
 
     // A color of CSS as [r, g, b, alpha], the last from 0 to 1.
@@ -25,7 +26,8 @@
     }
 
     function luminance([r, g, b]) {
-        const [x, y, z] = [r, g, b].map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
+        const linear = (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+        const [x, y, z] = [r, g, b].map((v) => linear(v / 255));
         return 0.2126 * x + 0.7152 * y + 0.0722 * z;
     }
 
@@ -52,19 +54,26 @@
     }
 
     const ids = [...document.querySelectorAll("[id]")].map((e) => e.id);
-    for (const id of new Set(ids)) if (ids.filter((other) => other === id).length > 1) wrong.push(`two elements are ${id}`);
-    for (const e of document.querySelectorAll("[tabindex]")) if (e.tabIndex > 0) wrong.push(`${e.id || e.className} has its own place in the order of focus`);
+    for (const id of new Set(ids))
+        if (ids.filter((other) => other === id).length > 1) wrong.push(`two elements are ${id}`);
+    for (const e of document.querySelectorAll("[tabindex]"))
+        if (e.tabIndex > 0) wrong.push(`${e.id || e.className} has its own place in the order of focus`);
     for (const name of ["aria-labelledby", "aria-describedby", "for"])
         for (const e of document.querySelectorAll(`[${name}]`))
-            if (!document.getElementById(e.getAttribute(name))) wrong.push(`${name}=${e.getAttribute(name)} names nothing`);
+            if (!document.getElementById(e.getAttribute(name)))
+                wrong.push(`${name}=${e.getAttribute(name)} names nothing`);
     if ([...document.querySelectorAll("h1")].filter((e) => e.checkVisibility()).length !== 1) wrong.push("not one h1");
     for (const e of document.querySelectorAll("button, select, input:not([type=checkbox]), nav a")) {
         const box = e.getBoundingClientRect();
-        if (visible(e) && !e.closest(".lines, .grid") && (box.height < 24 || box.width < 24)) wrong.push(`${e.id || e.textContent} is small to tap`);
+        if (visible(e) && !e.closest(".lines, .grid") && (box.height < 24 || box.width < 24))
+            wrong.push(`${e.id || e.textContent} is small to tap`);
     }
-    for (const e of document.querySelectorAll("body *"))
-        if (getComputedStyle(e).overflowX === "hidden" && e.scrollWidth > e.clientWidth + 1 && visible(e) && !e.matches("select, .word"))
+    for (const e of document.querySelectorAll("body *")) {
+        const hides = getComputedStyle(e).overflowX === "hidden" && !e.matches("select, .word");
+        if (hides && e.scrollWidth > e.clientWidth + 1 && visible(e))
             wrong.push(`a part of ${e.id || e.className} is cut off`);
-    if (document.documentElement.scrollWidth > innerWidth) wrong.push(`the page is ${document.documentElement.scrollWidth} wide in a window of ${innerWidth}`);
+    }
+    const width = document.documentElement.scrollWidth;
+    if (width > innerWidth) wrong.push(`the page is ${width} wide in a window of ${innerWidth}`);
     return wrong;
 })()

@@ -319,7 +319,8 @@ function drawMap(map, view, words) {
     const row = (token, q) => make("tr", {}, make("th", { scope: "row" }, label(token)),
         ...map.keys.map((key, k) => {
             const w = weight(map, view, q, k);
-            const cell = make("td", { "data-q": q, "data-k": k, title: `${label(token)} \u2192 ${label(key)}: ${w.toFixed(3)}` });
+            const title = `${label(token)} \u2192 ${label(key)}: ${w.toFixed(3)}`;
+            const cell = make("td", { "data-q": q, "data-k": k, title });
             cell.style.background = `var(--w${Math.round(w * RAMP)})`;
             return cell;
         }));

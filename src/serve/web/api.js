@@ -16,8 +16,12 @@ export function setKey(text) {
 }
 
 async function send(path, body, signal) {
-    const options = body === undefined ? { signal }
-        : { signal, method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(key ? { ...body, api_key: key } : body) };
+    const post = (content) => ({
+        method: "POST",
+        headers: { "Content-Type": "application/json" },
+        body: JSON.stringify(key ? { ...content, api_key: key } : content),
+    });
+    const options = { signal, ...(body !== undefined && post(body)) };
     const answer = await fetch(path, options).catch((e) => {
         throw signal?.aborted ? e : new Refused(say("unreachable"));
     });

@@ -19,8 +19,11 @@ function width(text) {
 // Copies of the nodes that are shown, with their children, the best first: the result of the lowest
 // number, then those that were kept, then the higher score. A parent comes before its children.
 function family(nodes, pruned) {
-    const list = nodes.map((n, i) => ({ ...n, i, text: label(n), children: [], depth: 0, best: n.result >= 0 ? n.result : Infinity }));
-    for (const n of list.toReversed()) if (n.parent >= 0) list[n.parent].best = Math.min(list[n.parent].best, n.best);
+    const list = nodes.map((n, i) => ({
+        ...n, i, text: label(n), children: [], depth: 0, best: n.result >= 0 ? n.result : Infinity,
+    }));
+    for (const n of list.toReversed())
+        if (n.parent >= 0) list[n.parent].best = Math.min(list[n.parent].best, n.best);
     const shown = list.filter((n) => pruned || n.kept || n.best < Infinity);
     const top = [];
     for (const n of shown) {
@@ -61,15 +64,16 @@ function kind(n) {
 }
 
 function describe(n) {
-    const parts = [say("beam-token", n.finished ? say("beam-end") : n.text, (Math.exp(n.logp) * 100).toFixed(1)), say("score", n.score.toFixed(3))];
-    parts.push(n.result >= 0 ? say("beam-result", n.result + 1) : say(n.finished ? "beam-finished" : `beam-${kind(n)}`));
-    return parts.join(" · ");
+    const token = say("beam-token", n.finished ? say("beam-end") : n.text, (Math.exp(n.logp) * 100).toFixed(1));
+    const fate = n.result >= 0 ? say("beam-result", n.result + 1) : say(n.finished ? "beam-finished" : `beam-${kind(n)}`);
+    return [token, say("score", n.score.toFixed(3)), fate].join(" · ");
 }
 
 function edge(n, parent) {
     const middle = (parent.right + n.x) / 2;
-    const d = `M${parent.x + width(parent.text)} ${parent.y}H${parent.right}C${middle} ${parent.y} ${middle} ${n.y} ${n.x} ${n.y}`;
-    return svg("path", { class: `edge ${kind(n)}`, "data-i": n.i, d });
+    const straight = `M${parent.x + width(parent.text)} ${parent.y}H${parent.right}`;
+    const bend = `C${middle} ${parent.y} ${middle} ${n.y} ${n.x} ${n.y}`;
+    return svg("path", { class: `edge ${kind(n)}`, "data-i": n.i, d: straight + bend });
 }
 
 function nodeOf(n, first) {
@@ -95,15 +99,17 @@ function draw(box, status, nodes, language, pruned) {
     const tree = family(nodes, pruned);
     const size = place(tree);
     const edges = tree.shown.filter((n) => n.parent >= 0).map((n) => edge(n, tree.list[n.parent]));
-    const picture = svg("svg", { ...size, viewBox: `0 0 ${size.width} ${size.height}`, role: "tree", lang: language, "aria-label": say("beam") },
-        ...edges, ...tree.shown.map((n) => nodeOf(n, n === tree.top[0])));
+    const picture = svg("svg", {
+        ...size, viewBox: `0 0 ${size.width} ${size.height}`, role: "tree", lang: language, "aria-label": say("beam"),
+    }, ...edges, ...tree.shown.map((n) => nodeOf(n, n === tree.top[0])));
     const at = (e) => tree.list[e.target.closest?.(".node")?.dataset.i];
     // Marks the whole hypothesis that ends with a node.
     const point = (n) => {
         const path = new Set();
         for (let m = n; m; m = tree.list[m.parent]) path.add(String(m.i));
         for (const e of picture.querySelectorAll("[data-i]")) e.classList.toggle("on", path.has(e.dataset.i));
-        for (const e of picture.querySelectorAll(".node")) e.setAttribute("aria-selected", String(n?.i) === e.dataset.i);
+        for (const e of picture.querySelectorAll(".node"))
+            e.setAttribute("aria-selected", String(n?.i) === e.dataset.i);
         status.textContent = n ? describe(n) : say("beam-point");
     };
     picture.addEventListener("pointerover", (e) => at(e) && point(at(e)));
@@ -112,7 +118,8 @@ function draw(box, status, nodes, language, pruned) {
         const to = e.key.startsWith("Arrow") && at(e) && step(at(e), e.key, tree);
         if (!to) return;
         e.preventDefault();
-        for (const g of picture.querySelectorAll(".node")) g.setAttribute("tabindex", g.dataset.i === String(to.i) ? 0 : -1);
+        for (const g of picture.querySelectorAll(".node"))
+            g.setAttribute("tabindex", g.dataset.i === String(to.i) ? 0 : -1);
         picture.querySelector(`.node[data-i="${to.i}"]`).focus();
     });
     box.replaceChildren(picture);
@@ -120,18 +127,24 @@ function draw(box, status, nodes, language, pruned) {
 }
 
 function legend() {
-    const sample = (name) => svg("svg", { width: 34, height: 12, "aria-hidden": "true" }, svg("path", { class: `edge ${name}`, d: "M1 6H33" }));
-    return make("ul", { class: "legend" }, ...["path", "kept", "pruned"].map((name) => make("li", {}, sample(name), say(`beam-${name}`))),
+    const sample = (name) => svg("svg", { width: 34, height: 12, "aria-hidden": "true" },
+        svg("path", { class: `edge ${name}`, d: "M1 6H33" }));
+    return make("ul", { class: "legend" },
+        ...["path", "kept", "pruned"].map((name) => make("li", {}, sample(name), say(`beam-${name}`))),
         make("li", {}, "\u25a0 ", say("beam-ended")));
 }
 
 export function drawBeam(element, nodes, results, language) {
     const status = make("p", { class: "status", role: "status" });
     const box = make("div", { class: "tree", tabindex: -1 });
-    const fallen = nodes.some((n) => !n.kept);
-    const check = make("input", { type: "checkbox", onchange: () => draw(box, status, nodes, language, check.checked) });
-    const list = make("ol", { class: "ends" }, ...results.map((r) =>
-        make("li", {}, make("span", { lang: language }, r.text), " ", make("span", { class: "count" }, say("score", r.score.toFixed(3))))));
-    element.replaceChildren(list, make("div", { class: "row" }, legend(), ...(fallen ? [make("label", { class: "check" }, check, say("beam-all"))] : [])), status, box);
+    const check = make("input", {
+        type: "checkbox", onchange: () => draw(box, status, nodes, language, check.checked),
+    });
+    const ends = results.map((r) => make("li", {}, make("span", { lang: language }, r.text), " ",
+        make("span", { class: "count" }, say("score", r.score.toFixed(3)))));
+    element.replaceChildren(
+        make("ol", { class: "ends" }, ...ends),
+        make("div", { class: "row" }, legend(), make("label", { class: "check" }, check, say("beam-all"))),
+        status, box);
     draw(box, status, nodes, language, false);
 }

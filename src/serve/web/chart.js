@@ -72,8 +72,11 @@ function dot(cx, cy, color) {
 // series: names of the curves. Returns {element, set, point}; set takes their points, [[step, value]].
 export function chart(title, series, onpoint) {
     const value = make("span", { class: "value" });
-    const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "slider", tabindex: 0, "aria-label": title });
-    const element = make("figure", { class: "card chart" }, make("figcaption", {}, make("span", {}, title), value), picture);
+    const picture = svg("svg", {
+        viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "slider", tabindex: 0, "aria-label": title,
+    });
+    const element = make("figure", { class: "card chart" },
+        make("figcaption", {}, make("span", {}, title), value), picture);
     const colours = series.map((_, i) => `var(--s${i})`);
     const cross = svg("g", { class: "cross" });
     let curves = [];
@@ -99,8 +102,8 @@ export function chart(title, series, onpoint) {
             ...(c.length > MEANS ? [line(c, x, y, colours[i], "curve raw")] : []),
             line(smooth(c), x, y, colours[i], "curve"),
             ...(c.length > DOTS ? [] : c.map(([a, b]) => dot(x(a), y(b), colours[i])))]);
-        const names = series.length < 2 ? [] : curves.map((c, i) => c.length &&
-            svg("text", { x: x(c.at(-1)[0]), y: y(c.at(-1)[1]) + 16, "text-anchor": "end" }, series[i])).filter(Boolean);
+        const name = ([a, b], text) => svg("text", { x: x(a), y: y(b) + 16, "text-anchor": "end" }, text);
+        const names = series.length < 2 ? [] : curves.flatMap((c, i) => (c.length ? [name(c.at(-1), series[i])] : []));
         picture.replaceChildren(...grid, ...steps, ...drawn, ...names, cross);
         point(null);
     }
@@ -109,12 +112,15 @@ export function chart(title, series, onpoint) {
     function point(step) {
         if (element.hidden) return;
         const found = curves.map((c) => c[step === null ? c.length - 1 : nearest(c, step)]);
-        const said = found.map((p, i) => p && `${series.length > 1 ? `${series[i]} ` : ""}${exact(p[1])}`).filter(Boolean).join(", ");
+        const said = found.flatMap((p, i) => (p ? [(series.length > 1 ? `${series[i]} ` : "") + exact(p[1])] : [])).join(", ");
         value.textContent = said;
-        cross.replaceChildren(...(step === null ? [] : [svg("path", { d: `M${x(step)} ${TOP}V${HEIGHT - BOTTOM}` }),
-            ...found.filter(Boolean).map(([a, b]) => svg("circle", { cx: x(a), cy: y(b), r: 4 }))]));
+        const marks = () => found.filter(Boolean).map(([a, b]) => svg("circle", { cx: x(a), cy: y(b), r: 4 }));
+        const rule = () => svg("path", { d: `M${x(step)} ${TOP}V${HEIGHT - BOTTOM}` });
+        cross.replaceChildren(...(step === null ? [] : [rule(), ...marks()]));
         const at = step ?? last;
-        for (const [name, v] of [["min", first], ["max", last], ["now", at]]) picture.setAttribute(`aria-value${name}`, v);
+        picture.setAttribute("aria-valuemin", first);
+        picture.setAttribute("aria-valuemax", last);
+        picture.setAttribute("aria-valuenow", at);
         picture.setAttribute("aria-valuetext", say("at-step", whole(at), said));
     }
 

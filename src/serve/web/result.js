@@ -44,8 +44,8 @@ function token(text, { at, end, logp }, first) {
 // Shows a result of /v1/translate.
 export function showResult(result, language) {
     const { text } = result;
-    const places_ = places(text, result.tokens);
-    const list = places_.length ? places_ : words(text, language);
+    const tokens = places(text, result.tokens);
+    const list = tokens.length ? tokens : words(text, language);
     const nodes = [];
     let end = 0;
     list.forEach((place, i) => {
@@ -125,8 +125,8 @@ function showTip(e) {
     tip.textContent = say("probability", (e.dataset.p * 100).toFixed(e.dataset.p > 0.999 ? 0 : 1));
     tip.hidden = false;
     const box = e.getBoundingClientRect();
-    const left = Math.min(Math.max(box.left + box.width / 2 - tip.offsetWidth / 2, 8), innerWidth - tip.offsetWidth - 8);
-    tip.style.left = `${left}px`;
+    const middle = box.left + box.width / 2 - tip.offsetWidth / 2;
+    tip.style.left = `${Math.min(Math.max(middle, 8), innerWidth - tip.offsetWidth - 8)}px`;
     tip.style.top = `${box.bottom + 8}px`;
 }
 

@@ -38,8 +38,9 @@ function complain(message) {
 // ---- curves ----
 
 function buildCharts() {
+    const names = { bleu: "BLEU", chrf: "chrF" };
     charts = CHARTS.map(([title, list, members]) =>
-        ({ list, members, ...chart(say(title), members.map((m) => ({ bleu: "BLEU", chrf: "chrF" })[m] || m), pointAll) }));
+        ({ list, members, ...chart(say(title), members.map((m) => names[m] || m), pointAll) }));
     $("charts").replaceChildren(...charts.map((c) => c.element));
 }
 
@@ -105,7 +106,8 @@ function start(name) {
     const mine = watch;
     source.addEventListener("log", update);
     source.addEventListener("error", () => {
-        if (source.readyState === EventSource.CLOSED && mine === watch && !mine.timer) mine.timer = setInterval(update, POLL);
+        const ended = source.readyState === EventSource.CLOSED; // otherwise the browser connects again
+        if (ended && mine === watch && !mine.timer) mine.timer = setInterval(update, POLL);
     });
     update();
 }
@@ -139,8 +141,7 @@ async function showAttention(sample) {
     const mine = watch;
     shownStep = sample.step;
     try {
-        const attention = sample.attention === true ? await ask(path(mine.name, `attention?step=${sample.step}`)) : sample.attention;
-        const data = thousandths(attention);
+        const data = thousandths(await ask(path(mine.name, `attention?step=${sample.step}`)));
         if (mine !== watch || shownStep !== sample.step) return;
         if (explorer) explorer.take(data);
         else explorer = explore($("fixed"), data, exploreWords());

@@ -83,9 +83,10 @@ function showAnswer() {
     const seen = new Set([shownText()]); // the same text may be spelled by other pieces
     const others = answer.results.map((r, i) => [r, i]).filter(([r]) => !seen.has(r.text) && seen.add(r.text));
     $("others").hidden = others.length === 0;
-    $("list").replaceChildren(...others.map(([r, i]) => make("li", {}, make("button", {
-        type: "button", onclick: () => useOther(i),
-    }, make("span", { lang: answer.target }, r.text), make("span", { class: "count" }, say("score", r.score.toFixed(2)))))));
+    const item = ([r, i]) => make("li", {}, make("button", { type: "button", onclick: () => useOther(i) },
+        make("span", { lang: answer.target }, r.text),
+        make("span", { class: "count" }, say("score", r.score.toFixed(2)))));
+    $("list").replaceChildren(...others.map(item));
 }
 
 function useOther(i) {
