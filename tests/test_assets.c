@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-enum { NAME = 64, WHOLE_PAGE = 100 << 10 };
+enum { NAME = 64, WHOLE_PAGE = 88 << 10 };
 
 /* The files that have been visited, beginning with index.html. */
 struct visit {

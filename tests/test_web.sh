@@ -41,7 +41,7 @@ awk 'BEGIN {
 
 accepts attention --quiet --to de --json 'A dog runs.'
 attention=$(tr -d '\n' <"$dir/out")
-printf '{"step": %s, "texts": [{"source": "A dog runs.", "reference": "Ein Hund rennt.", "translation": "%s"}], "attention": %s}\n' \
+printf '{"step": %s, "texts": [{"source": ">>de<< A dog runs.", "reference": "Ein Hund rennt.", "translation": "%s"}], "attention": %s}\n' \
     100 'Ein Ein Ein' "$attention" 200 'Ein Hund rennt.' "$attention" >"$dir/run/samples.jsonl"
 
 "$heed" serve --port 0 --watch "$dir/run" >"$dir/out" 2>"$dir/err" &

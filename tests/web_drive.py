@@ -360,6 +360,7 @@ def samples():
     browser.wait("one('#at').value === '0'")
     expect("samples of an earlier validation", newest and texts() != newest)
     browser.wait("all('#fixed .lines line').length > 0")
+    expect("language of a sample", value("#texts .translation", "lang") == "de")
     look("samples")
 
 

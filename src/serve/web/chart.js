@@ -93,6 +93,7 @@ export function chart(title, series, onpoint) {
         [first, last] = range;
         [low, high] = values.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [Infinity, -Infinity]);
         if (low === high) [low, high] = [low - Math.abs(low || 1) / 10, high + Math.abs(high || 1) / 10];
+        if (series.length > 1) high += (high - low) / 10; // for the names above the curves
         const grid = ticks(low, high, 4).flatMap((v) => [
             svg("path", { class: "rule", d: `M${LEFT} ${y(v)}H${WIDTH - RIGHT}` }),
             svg("text", { x: LEFT - 7, y: y(v) + 4, "text-anchor": "end" }, short(v))]);
@@ -102,7 +103,7 @@ export function chart(title, series, onpoint) {
             ...(c.length > MEANS ? [line(c, x, y, colours[i], "curve raw")] : []),
             line(smooth(c), x, y, colours[i], "curve"),
             ...(c.length > DOTS ? [] : c.map(([a, b]) => dot(x(a), y(b), colours[i])))]);
-        const name = ([a, b], text) => svg("text", { x: x(a), y: y(b) + 16, "text-anchor": "end" }, text);
+        const name = ([a, b], text) => svg("text", { x: x(a), y: y(b) - 7, "text-anchor": "end" }, text);
         const names = series.length < 2 ? [] : curves.flatMap((c, i) => (c.length ? [name(c.at(-1), series[i])] : []));
         picture.replaceChildren(...grid, ...steps, ...drawn, ...names, cross);
         point(null);

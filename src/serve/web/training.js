@@ -60,7 +60,8 @@ function describeRun() {
     $("done").hidden = !run?.steps;
     if (!run) return;
     $("done").value = run.steps ? run.step / run.steps : 0;
-    $("state").textContent = say(`run-${run.state}`, whole(run.step), run.steps ? whole(run.steps) : "?");
+    const step = run.steps ? say("step-of", whole(run.step), whole(run.steps)) : say("step", whole(run.step));
+    $("state").textContent = `${say(`run-${run.state}`)} · ${step}`;
     $("state").dataset.state = run.state;
 }
 
@@ -129,9 +130,12 @@ function showSample() {
     if (!sample) return;
     $("at-step").textContent = say("step", whole(sample.step));
     $("at").setAttribute("aria-valuetext", say("step", whole(sample.step)));
-    const row = (name, text) => [make("dt", {}, say(name)), make("dd", { class: name }, text)];
-    $("texts").replaceChildren(...sample.texts.map((t) => make("dl", { class: "sample" },
-        ...row("source", t.source), ...row("reference", t.reference), ...row("translation", t.translation))));
+    const row = (name, text, lang = null) => [make("dt", {}, say(name)), make("dd", { class: name, lang }, text)];
+    $("texts").replaceChildren(...sample.texts.map((t) => {
+        const target = t.source.match(/^>>([\w-]+)<</)?.[1]; // the tag of a model of several languages
+        return make("dl", { class: "sample" }, ...row("source", t.source),
+            ...row("reference", t.reference, target), ...row("translation", t.translation, target));
+    }));
     showAttention(sample);
 }
 
