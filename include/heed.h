@@ -268,6 +268,7 @@ struct heed_expert {
 struct heed_event {
     enum heed_event_kind kind;
     int64_t step, epoch;
+    int64_t steps;   /* of the whole run */
     double loss;     /* label-smoothed, per target token, since the last event of this kind */
     double lr;       /* learning rate of this step */
     double norm;     /* gradient norm before clipping */

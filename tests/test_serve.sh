@@ -351,7 +351,10 @@ texts "$dir/answers" | cmp - "$dir/want.2" || fail "a broken model changes answe
 
 # ---- training runs ----
 
-get 200 '\{"runs":\[\{"name":"1","state":"finished","step":40' /v1/runs
+get 200 '\{"runs":\[\{"name":"1","state":"finished","step":40,"steps":40\}' /v1/runs
+get 200 '\{"samples":\[\{"step":20,"texts":\[\{"source":.*"attention":true\}' /v1/runs/1/samples
+get 200 '^\{"align_layer":1,"encoder":\{"layers":1' '/v1/runs/1/attention?step=40'
+get 404 'has no attention of step 7' '/v1/runs/1/attention?step=7'
 get 200 '"steps":\[\{"step":1,"loss":[0-9.]+,"lr":.*"valid":\[\{"step":20,"nll":' /v1/runs/1/log
 next=$(sed 's/^{"next":\([0-9]*\),.*/\1/' "$dir/body")
 get 200 "^\{\"next\":$next,\"steps\":\[\],\"valid\":\[\]\}$" "/v1/runs/1/log?after=$next"
@@ -364,6 +367,7 @@ wait "$events" || true
 grep -A 1 '^event: log$' "$dir/events" | grep -q '"steps":\[{"step":41' || fail "no event of a run that goes on"
 stop
 
+: >"$dir/trained"
 "$heed" train --pairs "$dir/train.tsv" --vocab "$dir/vocab" --preset tiny --d-model 32 --d-ff 64 \
     --heads 2 --encoder-layers 1 --decoder-layers 1 --batch-tokens 512 --steps 1000000 \
     --dashboard 0 --out "$dir/3" 2>"$dir/trained" &

@@ -4,6 +4,7 @@
  * Logs are read from the byte where the client stopped, so that a long run costs what is new. The
  * number `next` that a client passes on is that byte.
  */
+#define _GNU_SOURCE /* memmem */
 #include "serve/runs.h"
 
 #include <dirent.h>
@@ -205,21 +206,28 @@ static json_t *last_object(const char *path)
 static const char *state_of(const char *log, const json_t *last)
 {
     const char *event = json_string_value(json_object_get(last, "event"));
+    const char *text = json_string_value(json_object_get(last, "text"));
     struct stat found;
-    if (event && !strcmp(event, "done")) return "finished";
+    if (event && !strcmp(event, "done")) {
+        return text && !strcmp(text, "interrupted") ? "stopped" : "finished";
+    }
     bool fresh = stat(log, &found) == 0 && time(NULL) - found.st_mtime < RUNNING_SECONDS;
     return fresh ? "running" : "stopped";
 }
 
-/* The number of steps that the run was asked for, from the first line of its log; 0: not known. */
+/* The number of steps that the run was last started or resumed for; 0: not known. */
 static json_int_t steps_of(const char *log)
 {
-    enum { HEAD = 64 << 10 };
+    static const char mark[] = "\"event\":\"start\"";
     size_t n;
-    char *text = read_lines(log, 0, HEAD, &n), *at = text;
-    json_t *first = text ? next_object(&at) : NULL;
-    json_int_t steps = json_integer_value(json_object_get(first, "steps"));
-    json_decref(first);
+    char *text = read_lines(log, 0, READ_MOST, &n), *start = NULL;
+    for (char *p = text; p && (p = memmem(p, n - (size_t)(p - text), mark, sizeof mark - 1)); p++) {
+        start = p;
+    }
+    while (start && start > text && start[-1] != '\n') start--;
+    json_t *line = start ? next_object(&start) : NULL;
+    json_int_t steps = json_integer_value(json_object_get(line, "steps"));
+    json_decref(line);
     free(text);
     return steps;
 }

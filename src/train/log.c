@@ -63,6 +63,7 @@ enum heed_status log_event(struct log *l, const struct heed_event *e, struct hee
                                        "valid", "save", "done"};
     json_t *j = json_pack("{sI ss sI}", "step", (json_int_t)e->step, "event", kind[e->kind],
                           "epoch", (json_int_t)e->epoch);
+    if (e->kind == HEED_EVENT_START) json_object_set_new(j, "steps", json_integer(e->steps));
     if (e->kind == HEED_EVENT_STEP || e->kind == HEED_EVENT_SKIP) {
         json_object_set_new(j, "loss", number(e->loss));
         json_object_set_new(j, "lr", number(e->lr));

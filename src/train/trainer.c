@@ -302,6 +302,7 @@ static struct heed_event event_of(const struct heed_trainer *t, enum heed_event_
     int64_t done = t->at.step - t->first_step, left = t->o.steps - t->at.step;
     return (struct heed_event){.kind = kind,
                                .step = t->at.step,
+                               .steps = t->o.steps,
                                .epoch = t->at.cursor.epoch + 1,
                                .lr = schedule_lr(&t->schedule, t->at.step > 0 ? t->at.step : 1),
                                .tokens_s = t->rate,
