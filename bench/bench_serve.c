@@ -187,7 +187,6 @@ int main(int argc, char **argv)
     struct measured random = measure_clients(port, &body, text.n, 4 * clients, rate);
     printf("random arrivals, %.1f a second: %d answered; p50 %.0f ms, p99 %.0f ms\n", rate,
            random.good, random.p50 * 1e3, random.p99 * 1e3);
-    serve_stop(s, true);
     serve_free(s);
     return many.good == text.n ? 0 : 1;
 }

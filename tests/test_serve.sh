@@ -380,6 +380,8 @@ done
 get 200 '"name":"3","state":"running"' /v1/runs
 get 200 '"steps":\[\{"step":1,' /v1/runs/3/log
 get 400 'is not supported' "${say[@]}" -d target=de /translate
+curl -sN -m 20 "$url/v1/runs/3/events" >"$dir/events" & # a stream does not keep it from its end
+sleep 0.3
 kill -TERM "$server"
 wait "$server" && fail "a training that was stopped ends with 0"
 server=

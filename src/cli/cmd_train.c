@@ -128,7 +128,6 @@ static int run(struct train *t, int argc, char **argv)
     struct server *dashboard = t->dashboard >= 0 ? dashboard_open(t) : NULL;
     if (t->dashboard >= 0 && !dashboard) return CLI_FAILURE;
     int code = train(t, argc, argv);
-    if (dashboard) serve_stop(dashboard, true);
     serve_free(dashboard);
     return code;
 }

@@ -202,7 +202,11 @@ static bool choose_by_name(struct call *c, struct ask *a, const char *name, cons
     }
     bool one = a->model->languages == 0;
     if (one || (target && model_target(a->model, target))) return true;
-    reply_error(c, 400, "Model %.100s does not translate to %.40s", name, target ? target : "");
+    if (target) {
+        reply_error(c, 400, "Model %.100s does not translate to %.40s", name, target);
+    } else {
+        reply_error(c, 400, "target is missing");
+    }
     return false;
 }
 

@@ -16,8 +16,9 @@ enum { TICK_MS = 200 };
 static const double PHASE_MOST[PHASES] = {
     [PHASE_IDLE] = 60, [PHASE_BODY] = 60, [PHASE_SENDING] = 120};
 
-/* While no more connections are taken: seconds after which one that has no request is closed. */
-static const double IDLE_MOST_DRAINING = 0.5;
+/* While no more connections are taken: seconds after which one that has no request is closed; and,
+ * where what is under way is ended, any. */
+static const double IDLE_MOST_DRAINING = 0.5, MOST_STOPPING = 0.5;
 
 /* The client of a suspended call has closed its side of the connection, as one that has given up
  * does: the call is ended. */
@@ -42,6 +43,7 @@ static void cut_slow(struct network *n)
     for (struct peer *p = n->first; p; p = p->next) {
         double most = PHASE_MOST[p->phase];
         if (draining && p->phase == PHASE_IDLE) most = IDLE_MOST_DRAINING;
+        if (n->server->stopping_now) most = MOST_STOPPING;
         if (most > 0 && now - p->since > most) shutdown(p->fd, SHUT_RDWR);
     }
     pthread_mutex_unlock(&n->lock);

@@ -12,6 +12,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "serve/access_log.h"
@@ -436,6 +437,11 @@ void network_free(struct network *n)
 {
     if (!n) return;
     if (n->keeper_runs) {
+        /* libmicrohttpd cannot be stopped while a connection is suspended */
+        const struct timespec tick = {.tv_nsec = 10 * 1000 * 1000};
+        n->server->draining = n->server->stopping_now = true;
+        network_notify(n, false);
+        while (!n->stopped) nanosleep(&tick, NULL);
         n->end = true;
         network_notify(n, false);
         pthread_join(n->keeper, NULL);

@@ -49,6 +49,7 @@ void serve_reload(struct server *s);
 void serve_stop(struct server *s, bool now);
 /* Whether all that was accepted has been answered, after serve_stop. */
 bool serve_stopped(const struct server *s);
+/* Stops it at once, where it has not stopped yet. */
 void serve_free(struct server *s);
 
 #endif
