@@ -303,7 +303,7 @@ enum heed_schedule {
 struct heed_train_options {
     struct heed_corpus train, valid; /* valid.n == 0: no validation */
     const char *vocab;               /* SentencePiece model file */
-    const char *out;                 /* output directory */
+    const char *out;                 /* output directory; docs/file-formats.md lists its files */
     struct heed_config config;       /* vocab_size 0: taken from the vocabulary */
     enum heed_precision precision;
     uint64_t seed;

@@ -18,6 +18,7 @@
 #include <link.h>
 #include <stdatomic.h>
 
+#include "base/error.h"
 #include "task.h"
 
 /* ---- the real allocators ---- */
@@ -293,7 +294,7 @@ static enum heed_status translate(struct heed_error *err)
                                        .banned_n = 1},
                                       {.text = source[1], .options = &o},
                                       {.text = source[0], .given = "b a"}};
-    o.align = true;
+    o.align = o.trace = true;
     o.nbest = 2;
     o.max_length = 20;
     struct heed_session *s = heed_session_open(model, NULL, err);
@@ -307,6 +308,21 @@ static enum heed_status translate(struct heed_error *err)
     if (st &&
         !heed_translate(s, request, 3, &out, NULL)) /* the failure has no effect on later calls */
         assert_string_equal(out[0].result->text, translated[0]);
+    heed_session_free(s);
+    return st;
+}
+
+/* A text of several sentences under way. */
+static enum heed_status grow(struct heed_error *err)
+{
+    struct heed_request request = {.text = source[1]};
+    struct heed_session *s = heed_session_open(model, NULL, err);
+    if (!s) return err->status;
+    enum heed_status st = heed_submit(s, &request, s, err);
+    for (int i = 0; i < 3 && !st; i++) {
+        st = heed_advance(s, err);
+        if (!st && !heed_partial(s, s)) st = error_memory(err, 1, "a partial text");
+    }
     heed_session_free(s);
     return st;
 }
@@ -484,6 +500,7 @@ static const struct operation {
     {"train a vocabulary", train_vocab},
     {"load a model", load_model},
     {"translate", translate},
+    {"grow", grow},
     {"look inside", look_inside},
     {"study positions", study_positions},
     {"study words", study_words},
