@@ -573,7 +573,7 @@ struct heed_detection {
     float confidence;     /* 0 to 1; all of them sum up to at most 1 */
 };
 /* Which of the n languages `known` (BCP 47 codes such as "de" and "zh") a text is written in: all
- * of them, the likeliest first, in out[n]. Returns n; 0 where `text`, `known` or `out` is NULL.
+ * of them, the likeliest first, in out[n]. Returns n; 0 where there are none or a pointer is NULL.
  * What is left of 1 is the chance that it is none of them, or cannot be told: a text without
  * letters says nothing. */
 HEED_API int heed_detect_language(const char *text, const char *const *known, int n,

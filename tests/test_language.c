@@ -150,6 +150,9 @@ static void test_nothing(void **state)
         assert_true(detect(text[i], THREE, COUNT(THREE)).confidence < 0.05f);
     assert_true(detect("Das Haus", (const char *[]){"x-y-z", "", "??"}, 3).confidence <= 1);
     assert_int_equal(heed_detect_language(NULL, THREE, 3, NULL), 0);
+    assert_int_equal(
+        heed_detect_language("a", (const char *[]){"de", NULL}, 2, (struct heed_detection[2]){{0}}),
+        0);
     assert_int_equal(heed_detect_language("a", THREE, 0, (struct heed_detection[1]){{0}}), 0);
 }
 

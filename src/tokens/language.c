@@ -18,7 +18,8 @@
 #include "tokens/language_words.h"
 
 enum {
-    TEXT_LETTERS = 500,    /* letters of a text that are read: enough to tell its language */
+    TEXT_LETTERS = 500,    /* of a text are read, spaces included: enough to tell its language */
+    TEXT_BYTES = 1 << 16,  /* of a text are looked at */
     SAMPLE_LETTERS = 1500, /* the most that a row of language_words.c may have */
     SCRIPTS = 8            /* a language is written in fewer */
 };
@@ -52,14 +53,15 @@ static bool is_latin(UChar32 c)
     return uscript_hasScript(c, USCRIPT_LATIN);
 }
 
-/* Reads at most `most` letters. A word ends where no letter follows, and where letters of the Latin
- * script stand next to others: Chinese has no spaces around names. */
+/* Reads at most `most` letters and spaces. A word ends where no letter follows, and where letters
+ * of the Latin script stand next to others: Chinese has no spaces around names. */
 static void letters_read(struct letters *to, const char *text, int most)
 {
     int i = 0;
     to->n = 0;
     to->v[to->n++] = ' ';
-    for (UChar32 c; text[i] && to->n < most - 1;) {
+    /* room for a letter and two spaces */
+    for (UChar32 c; i < TEXT_BYTES && text[i] && to->n < most - 2;) {
         U8_NEXT((const uint8_t *)text, i, -1, c);
         UChar32 before = to->v[to->n - 1];
         bool letter = is_letter(c);
@@ -224,6 +226,8 @@ int heed_detect_language(const char *text, const char *const *known, int n,
                          struct heed_detection *out)
 {
     if (!text || !known || !out || n < 1) return 0;
+    for (int i = 0; i < n; i++)
+        if (!known[i]) return 0;
     struct letters read;
     struct language language;
     double best = -INFINITY, sum = 0;
