@@ -111,6 +111,8 @@ v1 400 'target is missing' '{"text":"a"}'
 v1 400 'text is no string' '{"target":"de"}'
 v1 400 'beam is not a whole number of 1 to 64' '{"text":"a","target":"de","beam":65}'
 v1 400 'There is no model other' '{"text":"a","target":"de","model":"other"}'
+v1 400 'There is no member bean; did you mean beam' '{"text":"a","target":"de","bean":2}'
+v1 400 'does not translate from xx' '{"text":"a","source":"xx","target":"de","model":"default"}'
 v1 400 'align is no boolean' '{"text":"a","target":"de","align":1}'
 get 415 'expected Content-Type: application/json' -d text=a /v1/translate
 get 404 'There is no run x' /v1/runs/x/log

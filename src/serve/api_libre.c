@@ -47,9 +47,11 @@ static int read_alternatives(struct call *c)
 static int read_format(struct call *c)
 {
     const char *format = call_parameter(c, "format");
-    if (!format || !*format || !strcmp(format, "text")) return 0;
-    if (!strcmp(format, "html")) return 1;
-    reply_error(c, 400, "%.40s format is not supported", format);
+    const json_t *member = json_object_get(c->json, "format");
+    bool none = format ? !*format : !member || json_is_null(member);
+    if (none || (format && !strcmp(format, "text"))) return 0;
+    if (format && !strcmp(format, "html")) return 1;
+    reply_error(c, 400, "%.40s format is not supported", format ? format : "This");
     return -1;
 }
 

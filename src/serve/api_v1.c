@@ -40,7 +40,7 @@ static bool set_members(struct call *c, const struct member *m, int n)
 {
     for (int i = 0; i < n; i++) {
         const json_t *value = json_object_get(c->json, m[i].name);
-        if (!value || json_is_null(value)) continue;
+        if (!value) continue;
         if (m[i].flag && json_is_boolean(value)) {
             *m[i].flag = json_is_true(value);
         } else if (m[i].flag) {
@@ -88,11 +88,13 @@ static bool read_phrases(struct call *c, const char *name, int most, char ***out
 {
     const json_t *list = json_object_get(c->json, name);
     size_t size = json_array_size(list);
-    if (!list || json_is_null(list)) return true;
+    if (!list) return true;
     bool good = json_is_array(list) && size <= (size_t)most;
-    for (size_t i = 0; good && i < size; i++) good = json_is_string(json_array_get(list, i));
+    for (size_t i = 0; good && i < size; i++) {
+        good = json_string_length(json_array_get(list, i)) > 0;
+    }
     if (!good) {
-        reply_error(c, 400, "%s is no list of at most %d strings", name, most);
+        reply_error(c, 400, "%s is no list of at most %d strings that are not empty", name, most);
         return false;
     }
     *out = calloc(size + 1, sizeof **out);
@@ -111,7 +113,7 @@ static bool read_string(struct call *c, const char *name, const char **out)
 {
     const json_t *value = json_object_get(c->json, name);
     *out = json_string_value(value);
-    if (*out || !value || json_is_null(value)) return true;
+    if (*out || !value) return true;
     reply_error(c, 400, "%s is no string", name);
     return false;
 }
@@ -312,6 +314,31 @@ static void limit_min_length(struct ask *a)
     if (o->min_length >= most) o->min_length = most - 1;
 }
 
+/* Refuses members that there are none of, such as mistyped ones, which would have no effect; false
+ * after an error reply. */
+static bool check_members(struct call *c)
+{
+    static const char *const known[] = {
+        "text",  "source",     "target",         "model",           "format",      "beam",
+        "nbest", "min_length", "max_length",     "no_repeat_ngram", "temperature", "top_k",
+        "top_p", "seed",       "length_penalty", "prefix",          "required",    "banned",
+        "align", "tokens",     "attention",      "beam_tree",       "stream",      "api_key"};
+    enum { KNOWN = sizeof known / sizeof known[0] };
+    const char *name;
+    json_t *value;
+    json_object_foreach (c->json, name, value) {
+        const char *guess = NULL;
+        int i = 0;
+        while (i < KNOWN && strcmp(known[i], name) != 0) i++;
+        if (i < KNOWN) continue;
+        for (i = 0; i < KNOWN; i++) guess = heed_nearer(name, guess, known[i]);
+        reply_error(c, 400, "There is no member %.60s%s%s%s", name, guess ? "; did you mean " : "",
+                    guess ? guess : "", guess ? "?" : "");
+        return false;
+    }
+    return true;
+}
+
 static bool accepts_events(const struct call *c)
 {
     return c->accept && strstr(c->accept, "text/event-stream");
@@ -325,8 +352,9 @@ void api_v1_translate(struct call *c)
         reply_error(c, 415, "The body is no JSON, expected Content-Type: application/json");
         return;
     }
-    if (!read_string(c, "source", &source) || !read_string(c, "target", &target) ||
-        !read_string(c, "model", &model) || !read_string(c, "format", &format)) {
+    if (!check_members(c) || !read_string(c, "source", &source) ||
+        !read_string(c, "target", &target) || !read_string(c, "model", &model) ||
+        !read_string(c, "format", &format)) {
         return;
     }
     if (!model && !target) {

@@ -193,7 +193,8 @@ static void refuse_languages(struct call *c, const char *source, const char *tar
     }
 }
 
-static bool choose_by_name(struct call *c, struct ask *a, const char *name, const char *target)
+static bool choose_by_name(struct call *c, struct ask *a, const char *name, const char *source,
+                           const char *target)
 {
     a->model = models_pick(c->server->models, name, NULL, NULL);
     if (!a->model) {
@@ -201,6 +202,10 @@ static bool choose_by_name(struct call *c, struct ask *a, const char *name, cons
         return false;
     }
     bool one = a->model->languages == 0;
+    if (!one && source && !model_source(a->model, source)) {
+        reply_error(c, 400, "Model %.100s does not translate from %.40s", name, source);
+        return false;
+    }
     if (one || (target && model_target(a->model, target))) return true;
     if (target) {
         reply_error(c, 400, "Model %.100s does not translate to %.40s", name, target);
@@ -238,8 +243,8 @@ bool ask_choose_model(struct call *c, struct ask *a, const char *name, const cha
     if (!good) {
         reply_error(c, 503, "out of memory for languages");
     } else {
-        good =
-            name ? choose_by_name(c, a, name, target) : choose_by_languages(c, a, source, target);
+        good = name ? choose_by_name(c, a, name, automatic ? NULL : source, target)
+                    : choose_by_languages(c, a, source, target);
     }
     if (good && target) a->target = model_target(a->model, target);
     for (int i = 0; good && i < a->texts; i++) {
