@@ -43,7 +43,7 @@ def import_ctranslate2():
     return ctranslate2
 
 
-def make_spec():
+def make_spec(words=None):
     import numpy as np
 
     ct2 = import_ctranslate2()
@@ -81,7 +81,7 @@ def make_spec():
         attention(layer.self_attention, [3 * D, D])
         attention(layer.attention, [D, 2 * D, D])
         feed_forward(layer.ffn)
-    words = ["<unk>", "<s>", "</s>"] + [f"w{i}" for i in range(3, V)]
+    words = words or ["<unk>", "<s>", "</s>"] + [f"w{i}" for i in range(3, V)]
     spec.register_source_vocabulary(words)
     spec.register_target_vocabulary(words)
     spec.config.add_source_eos = True
