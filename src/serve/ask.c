@@ -307,7 +307,7 @@ void ask_submit(struct call *c, struct ask *a, void (*finish)(struct call *c))
     t->attention = a->attention && t->lines == 1;
     if (t->lines == 0) {
         t->state = TASK_DONE;
-    } else if (!worker_put(a->model->worker, t)) {
+    } else if (!worker_put(model_worker(a->model), t)) {
         reply_error(c, 503, "%d requests wait already", o->max_queue);
         ask_free(a);
         return;

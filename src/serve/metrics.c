@@ -102,7 +102,7 @@ static void write_models(struct buffer *b, struct models *all, const char *name,
     struct model *m;
     heading(b, name, type, help);
     for (int i = 0; (m = models_at(all, i)); i++) {
-        struct worker_counts n = worker_count(m->worker);
+        struct worker_counts n = model_count(m);
         buffer_format(b, "%s{model=\"", name);
         for (const char *c = m->name; *c; c++) {
             if (*c == '"' || *c == '\\') buffer_text(b, "\\");

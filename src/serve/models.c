@@ -50,7 +50,8 @@ struct models {
 static void model_free(struct model *m)
 {
     if (!m) return;
-    worker_close(m->worker);
+    for (int i = 0; i < m->workers; i++) worker_close(m->worker[i]);
+    free(m->worker);
     heed_model_free(m->heed);
     free(m->name);
     free(m->dir);
@@ -60,6 +61,42 @@ static void model_free(struct model *m)
 void model_release(struct model *model)
 {
     if (model) atomic_fetch_sub(&model->users, 1);
+}
+
+struct worker *model_worker(const struct model *model)
+{
+    struct worker *best = NULL;
+    int least = 0;
+    for (int i = 0; i < model->workers; i++) {
+        int lines = worker_count(model->worker[i]).lines_waiting;
+        if (best && lines >= least) continue;
+        best = model->worker[i];
+        least = lines;
+    }
+    return best;
+}
+
+struct worker_counts model_count(const struct model *model)
+{
+    struct worker_counts sum = {0};
+    for (int i = 0; i < model->workers; i++) {
+        struct worker_counts one = worker_count(model->worker[i]);
+        sum.lines += one.lines;
+        sum.tokens += one.tokens;
+        sum.tasks += one.tasks;
+        sum.lines_waiting += one.lines_waiting;
+    }
+    return sum;
+}
+
+static bool open_workers(struct model *m, const struct models_options *o, struct heed_error *err)
+{
+    m->worker = calloc((size_t)o->workers, sizeof *m->worker);
+    for (; m->worker && m->workers < o->workers; m->workers++) {
+        m->worker[m->workers] = worker_open(m->heed, &o->worker, err);
+        if (!m->worker[m->workers]) return false;
+    }
+    return m->worker;
 }
 
 static void find_languages(struct model *m)
@@ -83,8 +120,7 @@ static struct model *model_load(struct models *all, const char *name, const char
     if (m->name && m->dir) {
         m->heed = heed_model_load(all->engine, dir, HEED_WEIGHTS_AS_STORED, err);
     }
-    if (m->heed) m->worker = worker_open(m->heed, &all->o.worker, err);
-    if (!m->worker) {
+    if (!m->heed || !open_workers(m, &all->o, err)) {
         model_free(m);
         return NULL;
     }
@@ -106,6 +142,21 @@ const char *model_target(const struct model *model, const char *written)
 {
     if (model->to[0]) return language_same(written, model->to) ? model->to : NULL;
     return model_source(model, written);
+}
+
+/* ---- threads that end ---- */
+
+/* Runs f in a thread of its own and waits for it. A thread that computes keeps a team of OpenMP
+ * threads until it ends. Where there are more threads in teams than cores, libgomp puts threads
+ * that wait to sleep at once, and waking them hundreds of times doubles the time of a translation.
+ * So only the threads of the workers, which compute all the time, may keep a team. */
+static void run_apart(void *(*f)(void *), void *arg)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, f, arg) == 0)
+        pthread_join(thread, NULL);
+    else
+        f(arg);
 }
 
 /* ---- directories ---- */
@@ -215,6 +266,19 @@ void models_reload(struct models *m)
 
 /* ---- all models ---- */
 
+struct opening {
+    struct models *models;
+    struct heed_error *err;
+};
+
+static void *open_engine(void *arg)
+{
+    struct opening *x = arg;
+    struct models *m = x->models;
+    m->engine = heed_engine_open(m->o.device, m->o.threads, x->err);
+    return NULL;
+}
+
 struct models *models_open(const struct models_options *o, struct heed_error *err)
 {
     struct models *m = calloc(1, sizeof *m);
@@ -222,7 +286,7 @@ struct models *models_open(const struct models_options *o, struct heed_error *er
     if (!m) return NULL;
     m->o = *o;
     pthread_mutex_init(&m->lock, NULL);
-    m->engine = heed_engine_open(o->device, o->threads, err);
+    run_apart(open_engine, &(struct opening){m, err});
     if (m->engine) return m;
     models_close(m);
     return NULL;
@@ -286,7 +350,10 @@ enum heed_status models_add(struct models *m, const char *what, struct heed_erro
     *err = (struct heed_error){HEED_ENOMEM, "out of memory for a model"};
     if (grown) {
         s->loaded = s->seen = stamp_of(s->dir);
-        s->model = model_load(m, s->name, s->dir, err);
+        run_apart(load, s);
+        s->model = s->fresh;
+        s->fresh = NULL;
+        *err = s->err;
     }
     if (grown && s->model) {
         m->slot[m->n++] = s;

@@ -1,5 +1,5 @@
 /*
- * models.h - the models that are served, each with its worker. A model whose directory changes is
+ * models.h - the models that are served, each with its workers. A model whose directory changes is
  * loaded anew beside the old one: requests that come after go to the new one, and the old one is
  * freed when its last request has ended.
  *
@@ -18,7 +18,8 @@
 struct model {
     char *name, *dir;
     struct heed_model *heed;
-    struct worker *worker;
+    struct worker **worker; /* [workers] */
+    int workers;
     const char *const *language; /* [languages] that it translates to, and from; none: not known */
     int languages;
     char from[16], to[16]; /* of a model without language tags, whose name says its two languages,
@@ -32,7 +33,8 @@ struct models;
 
 struct models_options {
     const char *device;
-    int threads;
+    int threads; /* of a worker */
+    int workers; /* of a model */
     struct worker_options worker;
     /* Says one sentence to whoever runs the server: a model was loaded anew, or could not be. */
     void (*say)(void *user, const char *sentence);
@@ -56,6 +58,10 @@ struct model *models_at(struct models *m, int i);
  * another; from NULL: from any. NULL: there is none. The caller releases it. */
 struct model *models_pick(struct models *m, const char *name, const char *from, const char *to);
 void model_release(struct model *model);
+/* The worker that has least to do. */
+struct worker *model_worker(const struct model *model);
+/* The counts of all its workers together. */
+struct worker_counts model_count(const struct model *model);
 /* The model's own spelling of a language that it translates from or to; NULL: it does not. */
 const char *model_source(const struct model *model, const char *written);
 const char *model_target(const struct model *model, const char *written);

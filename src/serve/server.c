@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "serve/network.h"
 #include "serve/server.h"
@@ -13,6 +14,7 @@ struct serve_options serve_defaults(void)
 {
     return (struct serve_options){
         .device = "cpu",
+        .sessions = 1,
         .host = "127.0.0.1",
         .port = 8080,
         .max_body = 4 << 20,
@@ -41,12 +43,15 @@ static enum heed_status open_models(struct server *s, struct heed_error *err)
      * that finish; more would only keep later requests waiting behind them. */
     enum { CPU_HYPOTHESES = 192, GPU_HYPOTHESES = 6144 };
     bool gpu = !strncmp(s->o.device, "cuda", 4);
-    struct models_options o = {
-        .device = s->o.device,
-        .threads = s->o.threads,
-        .worker = {.hypotheses = gpu ? GPU_HYPOTHESES : CPU_HYPOTHESES, .queue = s->o.max_queue},
-        .say = s->o.say,
-        .user = s->o.user};
+    int sessions = s->o.sessions, threads = s->o.threads;
+    if (sessions > 1) threads = (threads ? threads : (int)sysconf(_SC_NPROCESSORS_ONLN)) / sessions;
+    struct models_options o = {.device = s->o.device,
+                               .threads = sessions > 1 && threads < 1 ? 1 : threads,
+                               .workers = sessions,
+                               .worker = {.hypotheses = gpu ? GPU_HYPOTHESES : CPU_HYPOTHESES,
+                                          .queue = (s->o.max_queue + sessions - 1) / sessions},
+                               .say = s->o.say,
+                               .user = s->o.user};
     if (s->o.models == 0) return HEED_OK;
     s->models = models_open(&o, err);
     enum heed_status status = s->models ? HEED_OK : err->status;
