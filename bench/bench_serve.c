@@ -5,8 +5,8 @@
  * usage: bench_serve [MODEL [LANGUAGE [FILE [LINES [CLIENTS]]]]]
  *
  * FILE has a sentence a line; without it a few sentences are repeated with numbers in them. The
- * server runs in this process, its clients in another, so that both use the machine as they do when
- * in use.
+ * server runs in this process, its clients and the library in others, so that each uses the machine
+ * as it does when in use.
  */
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -80,75 +80,88 @@ static void make_bodies(struct texts *out, const struct texts *t, const char *to
     }
 }
 
+/* What a process that measures hands to this one. */
+struct measured {
+    double wall, p50, p99;
+    long long tokens;
+    int good;
+};
+
+struct job {
+    const char *model, *to;
+    const struct texts *text; /* or bodies of requests */
+    int n, port, clients;
+    double rate;
+    void (*measure)(const struct job *, struct measured *);
+};
+
+static struct measured in_a_process(struct job j)
+{
+    struct measured *m =
+        mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int status = 0;
+    if (m == MAP_FAILED) bench_die("out of memory");
+    pid_t child = fork();
+    if (child == 0) {
+        j.measure(&j, m);
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    if (status) bench_die("a process that measures has failed");
+    struct measured out = *m;
+    munmap(m, sizeof *m);
+    return out;
+}
+
 /* Seconds and output tokens of one call with all lines, and the median seconds of a lone line. */
-static void measure_library(const char *model, const char *to, const struct texts *t, double *all,
-                            long long *tokens, double *lone)
+static void measure_library(const struct job *j, struct measured *out)
 {
     enum { LONE = 50 };
     struct heed_error err = {0};
     struct heed_engine *e = heed_engine_open("cpu", 0, &err);
-    struct heed_model *m = e ? heed_model_load(e, model, HEED_WEIGHTS_AS_STORED, &err) : NULL;
+    struct heed_model *m = e ? heed_model_load(e, j->model, HEED_WEIGHTS_AS_STORED, &err) : NULL;
     struct heed_session *s = m ? heed_session_open(m, NULL, &err) : NULL;
     if (!s) bench_die("%s", err.text);
     struct heed_translate_options o = heed_translate_defaults();
-    struct heed_request *r = calloc((size_t)t->n, sizeof *r);
+    struct heed_request *r = calloc((size_t)j->n, sizeof *r);
     const struct heed_answer *answer;
     double seconds[LONE];
-    o.to = to;
-    for (int i = 0; r && i < t->n; i++) {
-        r[i] = (struct heed_request){.text = t->v[i], .options = &o};
+    o.to = j->to;
+    for (int i = 0; r && i < j->n; i++) {
+        r[i] = (struct heed_request){.text = j->text->v[i], .options = &o};
     }
     if (!r || heed_translate(s, r, 1, &answer, &err)) bench_die("%s", err.text);
     double start = bench_now();
-    if (heed_translate(s, r, t->n, &answer, &err)) bench_die("%s", err.text);
-    *all = bench_now() - start;
-    *tokens = 0;
-    for (int i = 0; i < t->n; i++) *tokens += answer[i].result->tokens;
+    if (heed_translate(s, r, j->n, &answer, &err)) bench_die("%s", err.text);
+    out->wall = bench_now() - start;
+    for (int i = 0; i < j->n; i++) out->tokens += answer[i].result->tokens;
     for (int i = 0; i < LONE; i++) {
         start = bench_now();
-        if (heed_translate(s, &r[i % t->n], 1, &answer, &err)) bench_die("%s", err.text);
+        if (heed_translate(s, &r[i % j->n], 1, &answer, &err)) bench_die("%s", err.text);
         seconds[i] = bench_now() - start;
     }
     qsort(seconds, LONE, sizeof *seconds, http_compare_seconds);
-    *lone = seconds[LONE / 2];
+    out->p50 = seconds[LONE / 2];
     free(r);
     heed_session_free(s);
     heed_model_free(m);
     heed_engine_free(e);
 }
 
-struct measured {
-    double wall, p50, p99;
-    int good;
-};
-
-/* Runs the clients in a process of their own. */
-static struct measured measure_clients(int port, const struct texts *body, int n, int clients,
-                                       double rate)
+static void measure_clients(const struct job *j, struct measured *out)
 {
-    struct measured *m =
-        mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (m == MAP_FAILED) bench_die("out of memory");
-    pid_t child = fork();
-    if (child == 0) {
-        struct http_load l = {.port = port,
-                              .path = "/v1/translate",
-                              .type = "application/json",
-                              .body = (const char *const *)body->v,
-                              .n = n,
-                              .clients = clients,
-                              .rate = rate};
-        http_load_run(&l);
-        for (int i = 0; i < n; i++) m->good += l.status[i] == 200;
-        m->wall = l.wall;
-        m->p99 = http_load_quantile(&l, 0.99);
-        m->p50 = http_load_quantile(&l, 0.5);
-        _exit(0);
-    }
-    waitpid(child, NULL, 0);
-    struct measured out = *m;
-    munmap(m, sizeof *m);
-    return out;
+    struct http_load l = {.port = j->port,
+                          .path = "/v1/translate",
+                          .type = "application/json",
+                          .body = (const char *const *)j->text->v,
+                          .n = j->n,
+                          .clients = j->clients,
+                          .rate = j->rate};
+    http_load_run(&l);
+    for (int i = 0; i < j->n; i++) out->good += l.status[i] == 200;
+    out->wall = l.wall;
+    out->p99 = http_load_quantile(&l, 0.99);
+    out->p50 = http_load_quantile(&l, 0.5);
 }
 
 int main(int argc, char **argv)
@@ -157,35 +170,43 @@ int main(int argc, char **argv)
     int lines = argc > 4 ? atoi(argv[4]) : 1000, clients = argc > 5 ? atoi(argv[5]) : 64;
     struct texts text = {0}, body = {0};
     struct heed_error err = {0};
-    double all, lone;
-    long long tokens;
     if (argc > 3) {
         read_texts(&text, argv[3], lines);
     } else {
         make_texts(&text, lines);
     }
     make_bodies(&body, &text, to);
-    measure_library(model, to, &text, &all, &tokens, &lone);
-    printf("heed_translate, %d lines in one call: %.2f s, %.0f tokens/s\n", text.n, all,
-           (double)tokens / all);
+    struct job library = {
+        .model = model, .to = to, .text = &text, .n = text.n, .measure = measure_library};
+    struct measured file = in_a_process(library);
+    printf("heed_translate, %d lines in one call: %.2f s, %.0f tokens/s\n", text.n, file.wall,
+           (double)file.tokens / file.wall);
     struct serve_options o = serve_defaults();
     o.model = &model;
     o.models = 1;
     o.port = 0;
     struct server *s = serve_open(&o, &err);
     if (!s) bench_die("%s", err.text);
-    int port = atoi(strrchr(serve_url(s), ':') + 1);
-    struct measured one = measure_clients(port, &body, text.n < 50 ? text.n : 50, 1, 0);
+    struct job load = {.text = &body,
+                       .n = text.n < 50 ? text.n : 50,
+                       .port = atoi(strrchr(serve_url(s), ':') + 1),
+                       .clients = 1,
+                       .measure = measure_clients};
+    in_a_process(load); /* warms up */
+    struct measured one = in_a_process(load);
     printf("a lone request: %.1f ms, heed_translate %.1f ms (medians)\n", one.p50 * 1e3,
-           lone * 1e3);
-    struct measured many = measure_clients(port, &body, text.n, clients, 0);
+           file.p50 * 1e3);
+    load.n = text.n;
+    load.clients = clients;
+    struct measured many = in_a_process(load);
     printf("%d clients: %d of %d answered, %.2f s, %.0f tokens/s (%.0f%%); p50 %.0f ms, p99 %.0f "
            "ms\n",
-           clients, many.good, text.n, many.wall, (double)tokens / many.wall, 100 * all / many.wall,
-           many.p50 * 1e3, many.p99 * 1e3);
-    double rate = 0.8 * text.n / many.wall;
-    struct measured random = measure_clients(port, &body, text.n, 4 * clients, rate);
-    printf("random arrivals, %.1f a second: %d answered; p50 %.0f ms, p99 %.0f ms\n", rate,
+           clients, many.good, text.n, many.wall, (double)file.tokens / many.wall,
+           100 * file.wall / many.wall, many.p50 * 1e3, many.p99 * 1e3);
+    load.rate = 0.8 * text.n / many.wall;
+    load.clients = 4 * clients;
+    struct measured random = in_a_process(load);
+    printf("random arrivals, %.1f a second: %d answered; p50 %.0f ms, p99 %.0f ms\n", load.rate,
            random.good, random.p50 * 1e3, random.p99 * 1e3);
     serve_free(s);
     return many.good == text.n ? 0 : 1;
