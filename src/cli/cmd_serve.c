@@ -128,9 +128,7 @@ int cmd_serve(int argc, char **argv)
         {"device", "DEVICE", "cpu[:avx512|:avx2|:baseline], cuda:N or ref, the slow oracle",
          .string = &o->device},
         {"threads", "N", "of each model; 0: all cores", .integer = &o->threads, .max = 4096},
-        {"sessions", "N",
-         "that share the threads of a model; as many as cores answer most clients a second, one "
-         "answers a lone client fastest",
+        {"sessions", "N", "of each model, which share its threads: see docs/serving.md",
          .integer = &o->sessions, .min = 1, .max = 256},
     };
     const struct usage usage = {

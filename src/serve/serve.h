@@ -18,9 +18,9 @@ struct serve_options {
     int models;
     const char *const *watch; /* [watches] directories of training runs */
     int watches;
-    const char *device; /* of the models: see heed_engine_open */
-    int threads;        /* of each model; 0: all cores */
-    int sessions;       /* of each model; they share its threads */
+    const char *device;     /* of the models: see heed_engine_open */
+    int threads;            /* of each model; 0: all cores */
+    int sessions;           /* of each model; they share its threads */
     const char *host;       /* address to listen at */
     int port;               /* 0: any that is free */
     const char *api_keys;   /* a file with a key a line; NULL: none is needed */

@@ -3,9 +3,10 @@
  *
  * cuda.cu has the op table; memory.cu copies between host and device; blas.cu computes products
  * with cuBLASLt, few.cu products of a few rows, resident.cu products of many rows with few terms,
- * and hopper.cu two products fused with activation and dropout; linear.cu, gate.cu, norm.cu, embed.cu, rotate.cu, experts.cu, experts_linear.cu,
- * loss.cu, adam.cu, decode.cu, linear_attention.cu, linear_state.cu and attention.cu have the ops,
- * the last with the kernels of attention_*.cu.
+ * and hopper.cu two products fused with activation and dropout; linear.cu, gate.cu, norm.cu,
+ * embed.cu, rotate.cu, experts.cu, experts_linear.cu, loss.cu, adam.cu, decode.cu,
+ * linear_attention.cu, linear_state.cu and attention.cu have the ops, the last with the kernels of
+ * attention_*.cu.
  *
  * Every op enqueues its work on the stream and returns. Its only memory are its operands and the
  * scratch block, which is allocated when the device is opened. The stream runs ops in order, so one
