@@ -503,6 +503,9 @@ enum heed_flag {
     HEED_FLAG_RETRIED = 8,   /* was searched for a second time, whether that helped or not */
     HEED_FLAG_UNSPELLED = 16 /* `copied` or `left_out` is not empty */
 };
+/* What the flag with the value 1 << i is called: "loop", "copy", "cut", "retried", "unspelled";
+ * NULL where there is no such flag. */
+HEED_API const char *heed_flag_name(int i);
 
 /*
  * A character that the vocabulary has no piece for is spelled in bytes. Where nearly all characters

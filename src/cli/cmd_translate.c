@@ -67,19 +67,11 @@ static void print_nbest(int64_t line, const struct heed_answer *a)
 
 static void print_flags(unsigned flags)
 {
-    static const struct {
-        unsigned flag;
-        const char *name;
-    } known[] = {{HEED_FLAG_LOOP, "loop"},
-                 {HEED_FLAG_COPY, "copy"},
-                 {HEED_FLAG_CUT, "cut"},
-                 {HEED_FLAG_RETRIED, "retried"},
-                 {HEED_FLAG_UNSPELLED, "unspelled"}};
     const char *comma = "";
     fputs(", \"flags\": [", stdout);
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (!(flags & known[i].flag)) continue;
-        printf("%s\"%s\"", comma, known[i].name);
+    for (int i = 0; heed_flag_name(i); i++) {
+        if (!(flags & 1u << i)) continue;
+        printf("%s\"%s\"", comma, heed_flag_name(i));
         comma = ", ";
     }
     putchar(']');

@@ -38,3 +38,9 @@ unsigned faults_of(const struct heed_ids *src, const struct translation *t)
     return (is_loop(src, &t->ids) ? HEED_FLAG_LOOP : 0) |
            (is_copy(src, &t->ids) ? HEED_FLAG_COPY : 0) | (t->ended ? 0 : HEED_FLAG_CUT);
 }
+
+const char *heed_flag_name(int i)
+{
+    static const char *const name[] = {"loop", "copy", "cut", "retried", "unspelled"};
+    return i >= 0 && i < (int)(sizeof name / sizeof *name) ? name[i] : NULL;
+}

@@ -163,17 +163,9 @@ static struct ask *read_texts(struct call *c, bool html)
 
 static json_t *flags_of(unsigned flags)
 {
-    static const struct {
-        unsigned flag;
-        const char *name;
-    } known[] = {{HEED_FLAG_LOOP, "loop"},
-                 {HEED_FLAG_COPY, "copy"},
-                 {HEED_FLAG_CUT, "cut"},
-                 {HEED_FLAG_RETRIED, "retried"},
-                 {HEED_FLAG_UNSPELLED, "unspelled"}};
     json_t *list = json_array();
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (flags & known[i].flag) json_array_append_new(list, json_string(known[i].name));
+    for (int i = 0; heed_flag_name(i); i++) {
+        if (flags & 1u << i) json_array_append_new(list, json_string(heed_flag_name(i)));
     }
     return list;
 }
