@@ -22,7 +22,6 @@ void call_release(struct call *c)
     buffer_release(&c->body);
     buffer_release(&c->out);
     free(c->reply.text);
-    free(c->reply.location);
 }
 
 /* ---- replies ---- */

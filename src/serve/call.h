@@ -26,7 +26,6 @@ struct reply {
     const char *policy; /* Content-Security-Policy, or NULL */
     const char *cache;  /* Cache-Control, or NULL */
     const char *allow;  /* with 405: the method that is allowed */
-    char *location;     /* name of a file that the reply is offered as, or NULL */
     int retry_after;    /* seconds; 0: the header is not sent */
 };
 

@@ -15,32 +15,24 @@ void fields_release(struct fields *f)
     for (int i = 0; i < f->n; i++) {
         free(f->v[i].name);
         free(f->v[i].value);
-        free(f->v[i].file);
     }
     free(f->v);
     *f = (struct fields){0};
 }
 
-const struct field *fields_find_file(const struct fields *f, const char *name)
+const char *fields_find(const struct fields *f, const char *name)
 {
     for (int i = 0; i < f->n; i++) {
-        if (!strcmp(f->v[i].name, name)) return &f->v[i];
+        if (!strcmp(f->v[i].name, name)) return f->v[i].value;
     }
     return NULL;
 }
 
-const char *fields_find(const struct fields *f, const char *name)
-{
-    const struct field *found = fields_find_file(f, name);
-    return found ? found->value : NULL;
-}
-
 /* A copy of n bytes, mended. */
-static char *mended(const char *text, size_t n, size_t *len)
+static char *mended(const char *text, size_t n)
 {
     struct buffer b = {0};
     utf8_mend(&b, text, n);
-    if (len) *len = b.n;
     return buffer_take(&b);
 }
 
@@ -50,11 +42,14 @@ static bool add(struct fields *f, const char *name, size_t n, const char *value,
     struct field *v = realloc(f->v, (size_t)(f->n + 1) * sizeof *v);
     if (!v) return false;
     f->v = v;
-    struct field *x = &f->v[f->n];
-    *x = (struct field){.name = mended(name, n, NULL)};
-    x->value = mended(value, m, &x->len);
-    f->n++;
-    return x->name && x->value;
+    struct field x = {.name = mended(name, n), .value = mended(value, m)};
+    if (x.name && x.value) {
+        f->v[f->n++] = x;
+        return true;
+    }
+    free(x.name);
+    free(x.value);
+    return false;
 }
 
 bool fields_add(struct fields *f, const char *name, const char *value)
@@ -134,13 +129,9 @@ static bool read_part(struct fields *f, const char *part, size_t n)
 {
     const char *body = memmem(part, n, "\r\n\r\n", 4);
     if (!body) return false;
-    size_t head = (size_t)(body - part), name_n, file_n;
+    size_t head = (size_t)(body - part), name_n;
     const char *name = parameter(part, head, "name", &name_n);
-    const char *file = parameter(part, head, "filename", &file_n);
-    if (!name) return false;
-    if (!add(f, name, name_n, body + 4, n - head - 4)) return false;
-    if (file) f->v[f->n - 1].file = mended(file, file_n, NULL);
-    return !file || f->v[f->n - 1].file;
+    return name && add(f, name, name_n, body + 4, n - head - 4);
 }
 
 bool fields_read_multipart(struct fields *f, const char *type, const char *text, size_t n)

@@ -9,8 +9,6 @@
 
 struct field {
     char *name, *value; /* NUL-terminated; a NUL inside was mended */
-    size_t len;         /* of the value */
-    char *file;         /* name of the file, where the value is what is in one; else NULL */
 };
 
 /* {0} is empty. */
@@ -22,7 +20,6 @@ void fields_release(struct fields *f);
 
 /* The value of the first field with this name; NULL: there is none. */
 const char *fields_find(const struct fields *f, const char *name);
-const struct field *fields_find_file(const struct fields *f, const char *name);
 
 /* Each adds what it reads; false: out of memory, or, for a multipart body, the body is no such one
  * or has more than FIELDS_MOST parts. */

@@ -125,7 +125,7 @@ static void add_cors(struct server *s, struct MHD_Response *r)
 
 static void add_headers(struct server *s, const struct reply *reply, struct MHD_Response *r)
 {
-    char seconds[16], disposition[300];
+    char seconds[16];
     add_header(r, "Content-Type", reply->type);
     add_header(r, "ETag", reply->etag);
     add_header(r, "Cache-Control", reply->cache ? reply->cache : "no-store");
@@ -136,11 +136,6 @@ static void add_headers(struct server *s, const struct reply *reply, struct MHD_
     if (reply->retry_after) {
         snprintf(seconds, sizeof seconds, "%d", reply->retry_after);
         add_header(r, "Retry-After", seconds);
-    }
-    if (reply->location) {
-        snprintf(disposition, sizeof disposition, "attachment; filename=\"%.200s\"",
-                 reply->location);
-        add_header(r, "Content-Disposition", disposition);
     }
     if (s->draining) add_header(r, "Connection", "close");
     add_cors(s, r);

@@ -2,7 +2,6 @@
  * server.c - the server as a whole: opened, stopped and freed; see serve.h.
  */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,16 +24,6 @@ struct serve_options serve_defaults(void)
         .max_per_client = 128,
         .timeout = 60,
     };
-}
-
-void server_say(struct server *s, const char *format, ...)
-{
-    char text[1024];
-    va_list ap;
-    va_start(ap, format);
-    vsnprintf(text, sizeof text, format, ap);
-    va_end(ap);
-    if (s->o.say) s->o.say(s->o.user, text);
 }
 
 static enum heed_status open_models(struct server *s, struct heed_error *err)

@@ -26,9 +26,6 @@ struct server {
     atomic_bool stopping_now; /* what is under way is ended */
 };
 
-/* Says a sentence to whoever runs the server. */
-void server_say(struct server *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
 /* ---- router.c ---- */
 
 /* Answers a call whose request is complete: sets its reply, or its task and `finish`. */

@@ -18,7 +18,6 @@ enum { BATCH = 256 }; /* lines that are given to the session, or taken from it, 
 static const double NEWS_EVERY = 0.05; /* seconds between two partial translations */
 
 struct worker {
-    const struct heed_model *model;
     struct worker_options o;
     struct heed_session *session;
     pthread_t thread;
@@ -252,7 +251,6 @@ struct worker *worker_open(const struct heed_model *m, const struct worker_optio
         *err = (struct heed_error){HEED_ENOMEM, "out of memory for a worker"};
         return NULL;
     }
-    w->model = m;
     w->o = *o;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->work, NULL);
