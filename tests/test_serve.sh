@@ -367,6 +367,40 @@ sleep 0.5
 echo '{"step":41,"event":"step","loss":1.5,"lr":0.1,"norm":1.0,"tokens_s":5.0,"seconds":9.0}' >>"$dir/1/log.jsonl"
 wait "$events" || true
 grep -A 1 '^event: log$' "$dir/events" | grep -q '"steps":\[{"step":41' || fail "no event of a run that goes on"
+# part of a line is no news, and does not keep the server busy
+printf '{"step":42,"event":"st' >>"$dir/1/log.jsonl"
+curl -sN -m 1 "$url/v1/runs/1/events" >"$dir/events" || true
+[ "$(wc -c <"$dir/events")" -lt 20000 ] || fail "an incomplete line: $(wc -c <"$dir/events") bytes of events in a second"
+# garbage, NUL bytes and lines that are far too long are passed over
+{
+    printf '\n\0\0{"step":\n[]\n'
+    head -c 20000000 /dev/zero | tr '\0' 1
+    printf '\n{"step":43,"event":"step","loss":1.5}\n'
+} >>"$dir/1/log.jsonl"
+from=$next
+for _ in 1 2 3 4; do
+    get 200 '"next"' "/v1/runs/1/log?after=$from"
+    from=$(sed 's/^{"next":\([0-9]*\),.*/\1/' "$dir/body")
+    grep -q '"step":43' "$dir/body" && break
+done
+grep -q '"step":43' "$dir/body" || fail "garbage in a log hides what follows: $(head -c 300 "$dir/body")"
+{
+    printf '{"step":'
+    head -c 100000000 /dev/zero | tr '\0' 1
+    printf '}\n{"step":60,"texts":[],"attention":{"align_layer":1}}\n{"step":80'
+} >>"$dir/1/samples.jsonl"
+get 200 '\{"step":60,"texts":\[\],"attention":true\}\]\}$' /v1/runs/1/samples
+get 200 '^\{"align_layer":1\}$' '/v1/runs/1/attention?step=60'
+# a run may have a long name; no name leads out of the directory
+long_name=$(printf 'run%.0s' $(seq 80))
+mkdir "$dir/runs"
+cp -r "$dir/2" "$dir/runs/$long_name"
+stop
+start --watch "$dir/runs"
+get 200 '"valid":\[\{"step":20' "/v1/runs/$long_name/log"
+for name in .. %2e%2e ..%2f1 . %00 ../1; do
+    get 404 '"error"' --path-as-is "/v1/runs/$name/log"
+done
 stop
 
 : >"$dir/trained"

@@ -35,6 +35,8 @@ enum stream_step {
     STREAM_END
 };
 
+enum { ROUTE_NAME_MAX = 256 }; /* names of files have at most 255 bytes */
+
 struct call {
     struct server *server;
     /* the request */
@@ -45,7 +47,7 @@ struct call {
     bool too_large; /* the body is longer than the limit, and was not kept */
     json_t *json;   /* the body, where it is a JSON object */
     struct fields form;
-    char route_name[64]; /* the part of the path that names a run or an asset */
+    char route_name[ROUTE_NAME_MAX]; /* the part of the path that names a run or an asset */
     /* the reply */
     struct reply reply;
     bool streams; /* the reply is a stream of events */

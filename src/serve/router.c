@@ -35,14 +35,14 @@ static const struct route {
 enum { ROUTES = sizeof routes / sizeof routes[0] };
 
 /* Whether a path fits a pattern; what the star stands for is copied to name. */
-static bool matches(const char *pattern, const char *path, char name[64])
+static bool matches(const char *pattern, const char *path, char name[ROUTE_NAME_MAX])
 {
     const char *star = strchr(pattern, '*');
     if (!star) return !strcmp(pattern, path);
     size_t before = (size_t)(star - pattern);
     if (strncmp(pattern, path, before) != 0) return false;
     size_t n = strcspn(path + before, "/");
-    if (n == 0 || n >= 64 || strcmp(path + before + n, star + 1) != 0) return false;
+    if (n == 0 || n >= ROUTE_NAME_MAX || strcmp(path + before + n, star + 1) != 0) return false;
     memcpy(name, path + before, n);
     name[n] = '\0';
     return true;

@@ -19,10 +19,11 @@
 
 enum {
     RUN_PATH_MAX = 4096,
-    POINTS_MOST = 2000,    /* steps in an answer: more are thinned out */
-    READ_MOST = 64 << 20,  /* bytes of a file that are read for an answer */
-    RUNNING_SECONDS = 120, /* a run that has written nothing for longer has stopped */
-    ALIVE_TICKS = 75       /* between two comments that keep a stream alive */
+    POINTS_MOST = 2000, /* steps in an answer: more are thinned out */
+    BLOCK = 8 << 20,    /* bytes of a file that are read at once; a longer line is passed over */
+    STARTS_MOST = 64 << 20, /* bytes of a log that are searched for the start of the run */
+    RUNNING_SECONDS = 120,  /* a run that has written nothing for longer has stopped */
+    ALIVE_TICKS = 75        /* between two comments that keep a stream alive */
 };
 
 struct watcher; /* a stream of one run */
@@ -38,7 +39,8 @@ struct watcher {
     struct runs *runs;
     struct call *call;
     char log[RUN_PATH_MAX];
-    long long at; /* bytes that were sent */
+    long long at;   /* bytes that were sent */
+    long long seen; /* bytes that were looked at: the last line may be incomplete */
     bool asleep, woken, end;
     int quiet; /* ticks without anything new */
     struct watcher *before, *next;
@@ -146,38 +148,61 @@ static bool find_file(struct call *c, const char *file, char path[RUN_PATH_MAX])
 /* ---- reading ---- */
 
 /* Whole lines of a file from byte `from` on, at most `most` bytes; the caller frees them. *n is 0
- * where there are none, and NULL is returned where the file cannot be read. */
+ * where there are none, and NULL is returned where the file cannot be read. A line that is longer
+ * than `most` comes in parts. */
 static char *read_lines(const char *path, long long from, size_t most, size_t *n)
 {
     FILE *f = fopen(path, "rb");
     struct stat found;
     char *text = NULL;
-    *n = 0;
+    size_t size = 0;
     if (f && fstat(fileno(f), &found) == 0 && from <= (long long)found.st_size &&
         fseeko(f, (off_t)from, SEEK_SET) == 0) {
-        size_t size = (size_t)(found.st_size - from);
+        size = (size_t)(found.st_size - from);
         if (size > most) size = most;
         text = malloc(size + 1);
-        *n = text ? fread(text, 1, size, f) : 0;
+        size = text ? fread(text, 1, size, f) : 0;
     }
     if (f) fclose(f);
+    *n = size;
     while (*n > 0 && text[*n - 1] != '\n') --*n;
-    if (text) text[*n] = '\0';
+    if (*n == 0 && size == most) *n = size;
     return text;
 }
 
-/* The next line of a text as a JSON object; NULL at the end. Lines that are none are passed over.
- */
-static json_t *next_object(char **text)
+/* Lines that were not looked at yet. */
+struct lines {
+    const char *at, *end;
+};
+
+/* The next line that is a JSON object; NULL at the end. Other lines are passed over. */
+static json_t *next_object(struct lines *l)
 {
-    while (**text) {
-        char *line = *text, *end = strchr(line, '\n');
-        *text = end ? end + 1 : line + strlen(line);
-        json_t *value = json_loadb(line, end ? (size_t)(end - line) : strlen(line), 0, NULL);
+    while (l->at < l->end) {
+        const char *line = l->at, *end = memchr(line, '\n', (size_t)(l->end - line));
+        if (!end) end = l->end;
+        l->at = end + 1;
+        json_t *value = json_loadb(line, (size_t)(end - line), 0, NULL);
         if (json_is_object(value)) return value;
         json_decref(value);
     }
     return NULL;
+}
+
+/* Calls `visit` for every object of a file, which returns false to stop. */
+static void each_object(const char *path, bool (*visit)(void *to, json_t *line), void *to)
+{
+    bool more = true;
+    size_t n;
+    char *text;
+    for (long long from = 0; more && (text = read_lines(path, from, BLOCK, &n)); from += n) {
+        struct lines l = {text, text + n};
+        for (json_t *line; more && (line = next_object(&l)); json_decref(line)) {
+            more = visit(to, line);
+        }
+        more = more && n > 0;
+        free(text);
+    }
 }
 
 /* The last line of a log. */
@@ -195,7 +220,7 @@ static json_t *last_object(const char *path)
     }
     char *line = text + n - 1;
     while (line > text && line[-1] != '\n') line--;
-    json_t *last = json_loads(line, 0, NULL);
+    json_t *last = json_loadb(line, (size_t)(text + n - line), 0, NULL);
     free(text);
     return last;
 }
@@ -220,12 +245,13 @@ static json_int_t steps_of(const char *log)
 {
     static const char mark[] = "\"event\":\"start\"";
     size_t n;
-    char *text = read_lines(log, 0, READ_MOST, &n), *start = NULL;
+    char *text = read_lines(log, 0, STARTS_MOST, &n), *start = NULL;
     for (char *p = text; p && (p = memmem(p, n - (size_t)(p - text), mark, sizeof mark - 1)); p++) {
         start = p;
     }
     while (start && start > text && start[-1] != '\n') start--;
-    json_t *line = start ? next_object(&start) : NULL;
+    struct lines from_start = {start, start ? text + n : NULL};
+    json_t *line = next_object(&from_start);
     json_int_t steps = json_integer_value(json_object_get(line, "steps"));
     json_decref(line);
     free(text);
@@ -286,9 +312,10 @@ static json_t *log_since(const char *path, long long from)
                                                "tokens_s", "seconds", NULL};
     static const char *const valid_members[] = {"step", "nll", "bleu", "chrf", "best", NULL};
     size_t n;
-    char *text = read_lines(path, from, READ_MOST, &n), *at = text;
+    char *text = read_lines(path, from, BLOCK, &n);
+    struct lines l = {text, text ? text + n : NULL};
     json_t *steps = json_array(), *valid = json_array();
-    for (json_t *line; text && (line = next_object(&at)); json_decref(line)) {
+    for (json_t *line; (line = next_object(&l)); json_decref(line)) {
         const char *event = json_string_value(json_object_get(line, "event"));
         if (event && !strcmp(event, "step")) {
             json_array_append_new(steps, pick(line, step_members));
@@ -337,42 +364,49 @@ void api_v1_run_log(struct call *c)
 
 /* ---- GET /v1/runs/NAME/samples and attention: both are in samples.jsonl ---- */
 
-/* Says of each validation that it has attention, which is large and asked for by itself. */
+/* Says of a validation that it has attention, which is large and asked for by itself. */
+static bool add_sample(void *list, json_t *line)
+{
+    bool shown = json_is_object(json_object_get(line, "attention"));
+    json_object_set_new(line, "attention", json_boolean(shown));
+    json_array_append(list, line);
+    return true;
+}
+
 void api_v1_run_samples(struct call *c)
 {
     char path[RUN_PATH_MAX];
-    size_t n;
     if (!find_file(c, "samples.jsonl", path)) return;
     json_t *list = json_array();
-    char *text = read_lines(path, 0, READ_MOST, &n), *at = text;
-    for (json_t *line; text && (line = next_object(&at));) {
-        bool shown = json_is_object(json_object_get(line, "attention"));
-        json_object_set_new(line, "attention", json_boolean(shown));
-        json_array_append_new(list, line);
-    }
-    free(text);
+    each_object(path, add_sample, list);
     reply_json(c, 200, json_pack("{so}", "samples", list));
+}
+
+struct wanted_attention {
+    long long step;
+    json_t *found; /* or NULL */
+};
+
+static bool find_attention(void *to, json_t *line)
+{
+    struct wanted_attention *w = to;
+    json_t *attention = json_object_get(line, "attention");
+    bool same = json_integer_value(json_object_get(line, "step")) == w->step;
+    if (same && json_is_object(attention)) w->found = json_incref(attention);
+    return !w->found;
 }
 
 void api_v1_run_attention(struct call *c)
 {
     char path[RUN_PATH_MAX];
-    size_t n;
-    long long step = query_number(c, "step", -2);
-    if (step == -2) reply_error(c, 400, "step is missing");
-    if (step < 0 || !find_file(c, "samples.jsonl", path)) return;
-    json_t *found = NULL;
-    char *text = read_lines(path, 0, READ_MOST, &n), *at = text;
-    for (json_t *line; !found && text && (line = next_object(&at)); json_decref(line)) {
-        json_t *attention = json_object_get(line, "attention");
-        bool same = json_integer_value(json_object_get(line, "step")) == step;
-        if (same && json_is_object(attention)) found = json_incref(attention);
-    }
-    free(text);
-    if (found) {
-        reply_json(c, 200, found);
+    struct wanted_attention w = {.step = query_number(c, "step", -2)};
+    if (w.step == -2) reply_error(c, 400, "step is missing");
+    if (w.step < 0 || !find_file(c, "samples.jsonl", path)) return;
+    each_object(path, find_attention, &w);
+    if (w.found) {
+        reply_json(c, 200, w.found);
     } else {
-        reply_error(c, 404, "Run %s has no attention of step %lld", c->route_name, step);
+        reply_error(c, 404, "Run %s has no attention of step %lld", c->route_name, w.step);
     }
 }
 
@@ -389,22 +423,31 @@ static void watcher_free(struct call *c)
     free(w);
 }
 
-static bool has_grown(const struct watcher *w)
+/* Bytes of the log; -1: there is none. */
+static long long log_size(const struct watcher *w)
 {
     struct stat found;
-    return stat(w->log, &found) == 0 && (long long)found.st_size != w->at;
+    return stat(w->log, &found) == 0 ? (long long)found.st_size : -1;
 }
 
-/* Adds what is new, or a comment that shows that the stream lives; nothing where a line of the log
- * is not whole yet. */
+static bool has_grown(const struct watcher *w)
+{
+    long long size = log_size(w);
+    return size >= 0 && size != w->seen;
+}
+
+/* Adds what is new, or, where there is nothing but part of a line, a comment that shows that the
+ * stream lives. */
 static void add_log(struct call *c, struct watcher *w)
 {
-    json_t *news = has_grown(w) ? log_since(w->log, place_in(w->log, w->at)) : NULL;
+    long long size = log_size(w);
+    json_t *news = size == w->at ? NULL : log_since(w->log, place_in(w->log, w->at));
     json_int_t next = json_integer_value(json_object_get(news, "next"));
     if (news && next != w->at) {
-        w->at = next;
+        w->at = w->seen = next; /* there may be more than was read at once */
         stream_event(&c->out, "log", news);
     } else {
+        w->seen = size;
         json_decref(news);
         buffer_text(&c->out, ": waiting\n\n");
     }
@@ -455,7 +498,7 @@ void api_v1_run_events(struct call *c)
     }
     w->runs = r;
     w->call = c;
-    w->at = after;
+    w->at = w->seen = after;
     pthread_mutex_lock(&r->lock);
     w->next = r->first;
     if (w->next) w->next->before = w;
