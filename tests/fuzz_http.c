@@ -309,6 +309,7 @@ static void request(struct server *s, const uint8_t *data, size_t size)
     fields_read_urlencoded(&c.query, query, strlen(query));
     buffer_put(&c.body, data, size);
     route_call(&c);
+    must(!c.json && !c.form.v && !c.body.v, "a call that waits does not keep its body");
     if (c.task && !c.streams) route_finish(&c);
     if (c.streams) {
         while (c.next(&c) == STREAM_MORE) c.out.n = 0;

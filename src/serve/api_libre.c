@@ -117,6 +117,7 @@ static struct ask *read_texts(struct call *c, bool html)
         return NULL;
     }
     struct ask *a = ask_new(c, (int)n, html);
+    if (a) a->list = json_is_array(q);
     bool good =
         a && (c->json ? add_json_texts(c, a, q) : add_form_text(c, a, call_parameter(c, "q")));
     if (good) return a;
@@ -125,20 +126,6 @@ static struct ask *read_texts(struct call *c, bool html)
 }
 
 /* ---- POST /translate ---- */
-
-struct wishes {
-    bool batch, automatic;
-    int alternatives;
-};
-
-static struct wishes wishes_of(const struct call *c)
-{
-    const char *source = call_parameter(c, "source");
-    const json_t *q = c->json ? json_object_get(c->json, "q") : NULL;
-    return (struct wishes){.batch = json_is_array(q),
-                           .automatic = source && !strcmp(source, "auto"),
-                           .alternatives = ask_of(c)->options.nbest - 1};
-}
 
 static json_t *joined(const struct ask *a, int i, int k)
 {
@@ -177,12 +164,12 @@ static json_t *detected(const struct ask_text *t)
 static void finish(struct call *c)
 {
     const struct ask *a = ask_of(c);
-    struct wishes w = wishes_of(c);
+    int wanted = a->options.nbest - 1;
     if (!ask_is_good(c, a)) return;
     json_t *texts = json_array(), *others = json_array(), *languages = json_array();
     for (int i = 0; i < a->texts; i++) {
         json_t *text = joined(a, i, 0);
-        json_array_append_new(others, w.alternatives ? alternatives(a, i, text) : json_array());
+        json_array_append_new(others, wanted ? alternatives(a, i, text) : json_array());
         json_array_append_new(texts, text);
         json_array_append_new(languages, detected(&a->text[i]));
     }
@@ -192,10 +179,10 @@ static void finish(struct call *c)
         json_t *list;
         bool asked;
     } member[] = {{"translatedText", texts, true},
-                  {"detectedLanguage", languages, w.automatic},
-                  {"alternatives", others, w.alternatives > 0}};
+                  {"detectedLanguage", languages, a->automatic},
+                  {"alternatives", others, wanted > 0}};
     for (int i = 0; i < 3; i++) {
-        json_t *value = w.batch ? member[i].list : json_array_get(member[i].list, 0);
+        json_t *value = a->list ? member[i].list : json_array_get(member[i].list, 0);
         if (member[i].asked) json_object_set(reply, member[i].name, value);
         json_decref(member[i].list);
     }

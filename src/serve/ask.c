@@ -238,6 +238,7 @@ bool ask_choose_model(struct call *c, struct ask *a, const char *name, const cha
     struct known_languages known;
     bool automatic = !source || !strcmp(source, "auto");
     bool good = known_languages_open(&known, c->server->models);
+    a->automatic = automatic;
     if (automatic) source = NULL;
     if (good && automatic) good = detect_all(a, &known, each, &source);
     if (!good) {

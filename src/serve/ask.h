@@ -29,6 +29,8 @@ struct ask {
     char **required, **banned;
     int required_n, banned_n;
     bool html;
+    bool list;                               /* the texts came as a list */
+    bool automatic;                          /* their language was to be detected */
     bool tokens, alignment, attention, tree; /* what the answer has besides */
     struct ask_text *text;                   /* [texts] */
     int texts;

@@ -12,14 +12,20 @@
 #include "serve/utf8.h"
 #include "serve/worker.h"
 
+void call_forget_body(struct call *c)
+{
+    json_decref(c->json);
+    c->json = NULL;
+    fields_release(&c->form);
+    buffer_release(&c->body);
+}
+
 void call_release(struct call *c)
 {
     if (c->forget) c->forget(c);
     if (c->task) task_leave(c->task);
-    json_decref(c->json);
-    fields_release(&c->form);
+    call_forget_body(c);
     fields_release(&c->query);
-    buffer_release(&c->body);
     buffer_release(&c->out);
     free(c->reply.text);
 }

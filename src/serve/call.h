@@ -77,6 +77,8 @@ void reply_text(struct call *c, const char *type, char *text); /* takes it; NULL
 
 /* Reads the body as its Content-Type says; false after an error reply. */
 bool call_read_body(struct call *c);
+/* Frees the body and what was read of it: an answer may take long, and JSON takes much memory. */
+void call_forget_body(struct call *c);
 /* A parameter as LibreTranslate looks for it: a string of the JSON object, or a field of the form
  * or of the query; NULL: there is none, or it is no string. */
 const char *call_parameter(const struct call *c, const char *name);

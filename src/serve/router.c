@@ -110,8 +110,8 @@ void route_call(struct call *c)
     const char *allowed;
     if (route_refuse(c)) return;
     const struct route *r = find(c, &allowed);
-    if (r->reads_body && (!call_read_body(c) || !has_key(c))) return;
-    r->answer(c);
+    if (!r->reads_body || (call_read_body(c) && has_key(c))) r->answer(c);
+    call_forget_body(c);
 }
 
 void route_finish(struct call *c)
