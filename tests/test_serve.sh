@@ -113,6 +113,9 @@ v1 400 'beam is not a whole number of 1 to 64' '{"text":"a","target":"de","beam"
 v1 400 'There is no model other' '{"text":"a","target":"de","model":"other"}'
 v1 400 'There is no member bean; did you mean beam' '{"text":"a","target":"de","bean":2}'
 v1 400 'does not translate from xx' '{"text":"a","source":"xx","target":"de","model":"default"}'
+long=$(head -c 10001 /dev/zero | tr '\0' a)
+v1 413 '10001 characters, expected at most 10000' "{\"text\":\"a\",\"target\":\"de\",\"prefix\":\"$long\"}"
+v1 413 '10002 characters, expected at most 10000' "{\"text\":\"a\",\"target\":\"de\",\"banned\":[\"$long\",\"b\"]}"
 v1 400 'align is no boolean' '{"text":"a","target":"de","align":1}'
 get 415 'expected Content-Type: application/json' -d text=a /v1/translate
 get 404 'There is no run x' /v1/runs/x/log
@@ -126,6 +129,8 @@ v1 200 '"results":\[\{"text":"Guten Morgen!","score":-[0-9.]+,"logp":-[0-9.]+,"f
 v1 200 '"tokens":\[\{"piece":"▁G","logp":-' '{"text":"Good morning!","target":"de","tokens":true}'
 v1 200 '"alignment":\[\{"source":\[0,2\],"target":\[0,2\]\},\{"source":\[3,4\],"target":\[3,5\]\}' \
     '{"text":"😀 Good morning!","target":"de","align":true}'
+v1 200 '"alignment":\[\{"source":\[0,2\].*\{"source":\[17,4\],"target":\[17,5\]\}' \
+    '{"text":"😀 Good morning!\nGood morning!","target":"de","align":true}'
 v1 200 '"attention":\{"align_layer":5,"encoder":\{"layers":6' \
     '{"text":"Good morning!","target":"de","attention":true}'
 v1 200 '"beam_tree":\[\{"parent":-1,"piece":"▁G"' \

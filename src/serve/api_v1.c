@@ -118,6 +118,19 @@ static bool read_string(struct call *c, const char *name, const char **out)
     return false;
 }
 
+/* The prefix and the phrases are read for every line by itself, which takes time. */
+static bool check_constraints(struct call *c, const struct ask *a)
+{
+    enum { CHARACTERS_MOST = 10000 };
+    size_t n = a->prefix ? utf8_count(a->prefix, strlen(a->prefix)) : 0;
+    for (int i = 0; i < a->required_n; i++) n += utf8_count(a->required[i], strlen(a->required[i]));
+    for (int i = 0; i < a->banned_n; i++) n += utf8_count(a->banned[i], strlen(a->banned[i]));
+    if (n <= CHARACTERS_MOST) return true;
+    reply_error(c, 413, "prefix, required and banned have %zu characters, expected at most %d", n,
+                CHARACTERS_MOST);
+    return false;
+}
+
 static bool read_constraints(struct call *c, struct ask *a)
 {
     enum { REQUIRED_MOST = 16, BANNED_MOST = 256 };
@@ -128,7 +141,8 @@ static bool read_constraints(struct call *c, struct ask *a)
         return false;
     }
     return read_phrases(c, "required", REQUIRED_MOST, &a->required, &a->required_n) &&
-           read_phrases(c, "banned", BANNED_MOST, &a->banned, &a->banned_n);
+           read_phrases(c, "banned", BANNED_MOST, &a->banned, &a->banned_n) &&
+           check_constraints(c, a);
 }
 
 /* The texts of the body; NULL after an error reply. */
@@ -185,17 +199,35 @@ static void add_tokens(json_t *list, const struct ask *a, const struct heed_resu
     }
 }
 
-static json_t *span_of(const char *text, size_t line_at, struct heed_span s)
+/* A place in a text that moves from word to word, so that the text before it is not counted again
+ * for every word. */
+struct place {
+    const char *text;
+    size_t at, units; /* in bytes, and in UTF-16 code units */
+};
+
+static size_t units_at(struct place *p, size_t at)
 {
-    size_t at = utf8_utf16_units(text, line_at + s.at);
-    size_t end = utf8_utf16_units(text, line_at + s.at + s.len);
+    if (at >= p->at) {
+        p->units += utf8_utf16_units(p->text + p->at, at - p->at);
+    } else {
+        p->units -= utf8_utf16_units(p->text + at, p->at - at);
+    }
+    p->at = at;
+    return p->units;
+}
+
+/* A word of the line that begins at byte `line`. */
+static json_t *span_of(struct place *p, size_t line, struct heed_span word)
+{
+    size_t at = units_at(p, line + word.at), end = units_at(p, line + word.at + word.len);
     return json_pack("[II]", (json_int_t)at, (json_int_t)(end - at));
 }
 
 /* The links of one line, whose source begins at byte `from` of the document and whose translation
  * at byte `to` of the whole. */
-static void add_links(json_t *list, const struct heed_alignment *l, const char *source, size_t from,
-                      const char *target, size_t to)
+static void add_links(json_t *list, const struct heed_alignment *l, struct place *source,
+                      size_t from, struct place *target, size_t to)
 {
     for (int t = 0; l && t < l->targets; t++) {
         if (l->link[t] < 0) continue;
@@ -217,13 +249,14 @@ static json_t *result_of(const struct ask *a, int i, int k)
     json_t *tokens = a->tokens ? json_array() : NULL;
     json_t *links = a->alignment && k == 0 && !a->html ? json_array() : NULL;
     if (at) ask_join(&text, a, i, k, at);
+    struct place source = {.text = d->text}, target = {.text = text.v};
     for (int j = 0; at && text.v && !t->unchanged && j < d->lines; j++) {
         const struct heed_result *r = ask_result(a, i, j, k);
         score += (double)r->score;
         logp += (double)r->logp;
         flags |= r->flags;
         if (tokens) add_tokens(tokens, a, r);
-        if (links) add_links(links, r->alignment, d->text, d->line[j].at, text.v, at[j]);
+        if (links) add_links(links, r->alignment, &source, d->line[j].at, &target, at[j]);
     }
     json_t *text_json = at && !text.failed ? json_text(text.v ? text.v : "", text.n) : NULL;
     json_t *out = json_pack("{so sf sf so so* so*}", "text", text_json, "score", score, "logp",

@@ -13,7 +13,7 @@
 void utf8_mend(struct buffer *out, const char *text, size_t n);
 /* Characters of a text that is UTF-8. */
 size_t utf8_count(const char *text, size_t n);
-/* UTF-16 code units of the first n bytes of a text that is UTF-8. */
+/* UTF-16 code units of n bytes of a text that is UTF-8. */
 size_t utf8_utf16_units(const char *text, size_t n);
 
 #endif
