@@ -135,6 +135,11 @@ v1 200 '"attention":\{"align_layer":5,"encoder":\{"layers":6' \
     '{"text":"Good morning!","target":"de","attention":true}'
 v1 200 '"beam_tree":\[\{"parent":-1,"piece":"▁G"' \
     '{"text":"Good morning!","target":"de","beam_tree":true}'
+v1 200 '"flags":\[\]\}\]\}\]\}$' '{"text":["Good morning!","No."],"target":"de","beam_tree":true}'
+printf '{"target":"de","text":["%s"]}' "$(yes '\n' | head -n 99999 | tr -d '\n')" >"$dir/lines.json"
+sed -i 's/"\]}$/","\\n"]}/' "$dir/lines.json"
+get 413 'have 100002 lines, expected at most 100000' -H 'Content-Type: application/json' \
+    -d "@$dir/lines.json" /v1/translate
 v1 200 'Hallo' '{"text":"Good morning!","target":"de","prefix":"Hallo"}'
 v1 200 '^\{"model":"default","translations":\[\]\}$' '{"text":[],"target":"de"}'
 

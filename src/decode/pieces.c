@@ -195,6 +195,8 @@ static enum heed_status pieces_cut(struct pieces *p, size_t longest, struct heed
         }
     }
     p->part[p->parts].first = p->n;
+    /* The traces of several searches are not part of an answer. */
+    for (int i = 0; i < p->n && p->n > 1; i++) p->sentence[i].beam.trace = false;
     return HEED_OK;
 }
 

@@ -79,7 +79,6 @@ static bool read_options(struct call *c, struct ask *a, bool *streams)
     if (!set_members(c, member, sizeof member / sizeof member[0])) return false;
     if (o->beam < o->nbest) o->beam = o->nbest;
     o->align = a->alignment && !a->html;
-    o->trace = a->tree;
     return true;
 }
 
@@ -281,19 +280,20 @@ static json_t *tree_of(const struct ask *a, const struct heed_answer *answer)
     return list;
 }
 
-/* The attention of the ask's only line, or why there is none. */
-static void add_attention(json_t *out, const struct ask *a)
+/* The attention of the ask's only line, or why there is none. only: the text has that line. */
+static void add_attention(json_t *out, const struct ask *a, bool only)
 {
     char *text = NULL;
     struct heed_error err = {0};
-    if (a->task.seen) {
+    if (only && a->task.seen) {
         const struct heed_attention_view all = {0};
         heed_attention_picture(a->task.seen, HEED_PICTURE_JSON, &all, &text, &err);
         json_object_set_new(out, "attention", json_loads(text ? text : "null", JSON_DECODE_ANY, 0));
         free(text);
     } else {
-        const char *why =
-            a->task.unseen ? a->task.unseen : "attention is shown for a request of one line only";
+        const char *why = only && a->task.unseen
+                              ? a->task.unseen
+                              : "attention is shown for a request of one line only";
         json_object_set_new(out, "attention_error", json_string(why));
     }
 }
@@ -312,12 +312,11 @@ json_t *v1_translation(const struct ask *a, int i)
     }
     if (a->target) json_object_set_new(out, "target", json_string(a->target));
     json_object_set_new(out, "results", results);
-    bool one_line = !t->unchanged && t->document->lines == 1;
-    const struct heed_answer *answer = one_line ? a->task.line[t->first].answer : NULL;
-    if (a->tree && answer && answer->beam) {
-        json_object_set_new(out, "beam_tree", tree_of(a, answer));
-    }
-    if (a->attention && !t->unchanged) add_attention(out, a);
+    /* whether the only line of the request is of this text */
+    bool only = a->task.lines == 1 && !t->unchanged && t->document->lines == 1;
+    const struct heed_answer *answer = only ? a->task.line[0].answer : NULL;
+    if (answer && answer->beam) json_object_set_new(out, "beam_tree", tree_of(a, answer));
+    if (a->attention && !t->unchanged) add_attention(out, a, only);
     return out;
 }
 

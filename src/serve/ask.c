@@ -272,18 +272,28 @@ static struct heed_request request_of(const struct ask *a, const struct document
                                  .banned_n = a->banned_n};
 }
 
-static bool make_lines(struct ask *a)
+/* False after an error reply. */
+static bool make_lines(struct call *c, struct ask *a)
 {
+    enum { LINES_MOST = 100000 }; /* each needs some hundred bytes, even if it is empty */
     size_t lines = 0;
     for (int i = 0; i < a->texts; i++) {
         a->text[i].first = (int)lines;
         if (!a->text[i].unchanged) lines += (size_t)a->text[i].document->lines;
     }
+    if (lines > LINES_MOST) {
+        reply_error(c, 413, "The texts have %zu lines, expected at most %d", lines, LINES_MOST);
+        return false;
+    }
+    a->options.trace = a->tree && lines == 1;
     a->options.to = a->model->from[0] || !a->model->languages ? NULL : a->target;
     a->aligned = a->options;
     a->aligned.align = true;
     a->task.line = calloc(lines + 1, sizeof *a->task.line);
-    if (!a->task.line) return false;
+    if (!a->task.line) {
+        reply_error(c, 503, "out of memory for %zu lines", lines);
+        return false;
+    }
     for (int i = 0; i < a->texts; i++) {
         const struct ask_text *t = &a->text[i];
         for (int j = 0; !t->unchanged && j < t->document->lines; j++) {
@@ -296,8 +306,7 @@ static bool make_lines(struct ask *a)
 void ask_submit(struct call *c, struct ask *a, void (*finish)(struct call *c))
 {
     const struct serve_options *o = &c->server->o;
-    if (!make_lines(a)) {
-        reply_error(c, 503, "out of memory for the lines of a text");
+    if (!make_lines(c, a)) {
         ask_free(a);
         return;
     }
