@@ -216,7 +216,9 @@ static void end_load(struct models *m, struct slot *s)
     pthread_join(s->thread, NULL);
     s->loading = false;
     if (!s->fresh) {
+        pthread_mutex_lock(&m->lock);
         m->failed++;
+        pthread_mutex_unlock(&m->lock);
         say(m, "model %s stays as it is: %s", s->name, s->err.text);
         return;
     }
