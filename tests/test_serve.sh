@@ -253,9 +253,18 @@ kill -0 "$long" 2>/dev/null || fail "a short text waited for a long document"
 kill "$long"
 wait "$long" || true
 
+get 200 'route="/v1/translate",code="499"\} [0-9]' /metrics
+grep -q 'code="500"' "$dir/body" && fail "a client that has gone is counted as a failure of the server"
+
+mv "$dir/access" "$dir/access.1"
+kill -HUP "$server"
+sleep 0.5
+get 404 '' /%0a2026-01-01T00:00:00Z%20
 stop
-grep -Eq '^[0-9T:Z-]+ 127.0.0.1 POST /translate 200 [0-9]+ [0-9.]+$' "$dir/access" || fail "no access log"
-grep -Eq 'POST /v1/translate 499 ' "$dir/access" || fail "no 499 for a client that has gone"
+grep -Eq '^[0-9T:Z-]+ 127.0.0.1 POST /translate 200 [0-9]+ [0-9.]+$' "$dir/access.1" || fail "no access log"
+grep -Eq 'POST /v1/translate 499 ' "$dir/access.1" || fail "no 499 for a client that has gone"
+grep -Eq ' GET /%0A2026-01-01T00:00:00Z%20 404 [0-9]+ [0-9.]+$' "$dir/access" ||
+    fail "SIGHUP does not open the access log again, or a path ends a line: $(cat "$dir/access")"
 
 # ---- keys, origins, limits ----
 

@@ -2,8 +2,8 @@
  * cmd_serve.c - `heed serve`: the library behind HTTP, until a signal ends it.
  *
  * The server has threads of its own; the main thread waits for signals, which are blocked in all
- * others: SIGHUP loads the models anew, SIGINT and SIGTERM finish what was accepted, and a second
- * one ends it at once.
+ * others: SIGHUP loads the models anew and opens the access log again, SIGINT and SIGTERM finish
+ * what was accepted, and a second one ends it at once.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -144,7 +144,9 @@ int cmd_serve(int argc, char **argv)
             "its languages by its name: --model en-de=DIR.\n\n"
             "SIGTERM and Ctrl-C finish what was accepted, a second one ends it at once. SIGHUP, "
             "or\n"
-            "a changed directory, loads a model anew while requests go on.",
+            "a changed directory, loads a model anew while requests go on. SIGHUP opens the "
+            "access\n"
+            "log again.",
         .example = "  heed serve\n"
                    "  heed serve --model default=models/default --model en-fr=my-model\n"
                    "  heed serve --watch runs --port 8081\n"

@@ -85,6 +85,12 @@ static bool is_idle(struct network *n)
     return idle;
 }
 
+static void reopen_log(struct server *s)
+{
+    struct heed_error err = {0};
+    if (access_log_reopen(s->access_log, &err) && s->o.say) s->o.say(s->o.user, err.text);
+}
+
 static void tick(struct network *n, bool *listening, double *models_next)
 {
     struct server *s = n->server;
@@ -97,6 +103,7 @@ static void tick(struct network *n, bool *listening, double *models_next)
     runs_tick(s->runs, s->draining);
     if (!*listening && is_idle(n)) n->stopped = true;
     bool reload = atomic_exchange(&n->reload, false);
+    if (reload) reopen_log(s);
     if (s->models && reload) models_reload(s->models);
     if (s->models && (reload || worker_now() > *models_next)) {
         models_tick(s->models);

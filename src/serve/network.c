@@ -15,7 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "serve/access_log.h"
 #include "serve/connection.h"
 
 /* ---- phases of a connection ---- */

@@ -14,8 +14,8 @@ struct network;
 /* Listens at the host and port of the server's options, and starts both threads. */
 struct network *network_open(struct server *s, struct heed_error *err);
 const char *network_url(const struct network *n);
-/* Lets the keeper see that the server's flags have changed, or that models are to be loaded anew.
- */
+/* Lets the keeper see that the server's flags have changed, or that models are to be loaded anew
+ * and the access log is to be opened again. */
 void network_notify(struct network *n, bool reload);
 bool network_stopped(const struct network *n);
 void network_free(struct network *n);

@@ -44,7 +44,7 @@ struct serve_options serve_defaults(void);
 struct server *serve_open(const struct serve_options *o, struct heed_error *err);
 /* http://HOST:PORT/ */
 const char *serve_url(const struct server *s);
-/* Loads the models anew, in the background. */
+/* Loads the models anew, in the background, and opens the access log again. */
 void serve_reload(struct server *s);
 /* Takes no more connections and finishes what was accepted; with `now`, ends it instead. */
 void serve_stop(struct server *s, bool now);

@@ -1,7 +1,6 @@
 /*
  * server.c - the server as a whole: opened, stopped and freed; see serve.h.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -50,20 +49,10 @@ static enum heed_status open_models(struct server *s, struct heed_error *err)
     return status;
 }
 
-static enum heed_status open_log(struct server *s, struct heed_error *err)
-{
-    const char *path = s->o.access_log;
-    if (!path) return HEED_OK;
-    s->access_log = strcmp(path, "-") ? fopen(path, "ae") : stdout;
-    if (s->access_log) return HEED_OK;
-    err->status = HEED_EIO;
-    snprintf(err->text, sizeof err->text, "cannot write %.300s: %s", path, strerror(errno));
-    return err->status;
-}
-
 static enum heed_status open_parts(struct server *s, struct heed_error *err)
 {
-    if (open_log(s, err)) return err->status;
+    const char *log = s->o.access_log;
+    if (log && !(s->access_log = access_log_open(log, err))) return err->status;
     s->runs = runs_open(s->o.watch, s->o.watches, err);
     if (!s->runs) return err->status;
     if (s->o.api_keys && !(s->keys = keys_open(s->o.api_keys, err))) return err->status;
@@ -118,6 +107,6 @@ void serve_free(struct server *s)
     keys_free(s->keys);
     runs_free(s->runs);
     metrics_release(&s->metrics);
-    if (s->access_log && s->access_log != stdout) fclose(s->access_log);
+    access_log_free(s->access_log);
     free(s);
 }

@@ -5,8 +5,8 @@
 #define HEED_SERVE_SERVER_H
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 
+#include "serve/access_log.h"
 #include "serve/call.h"
 #include "serve/keys.h"
 #include "serve/metrics.h"
@@ -20,10 +20,10 @@ struct server {
     struct keys *keys; /* NULL: none is needed */
     struct runs *runs;
     struct metrics metrics;
-    FILE *access_log;         /* NULL: none */
-    struct network *network;  /* connections: see network.h */
-    atomic_bool draining;     /* no more connections are taken */
-    atomic_bool stopping_now; /* what is under way is ended */
+    struct access_log *access_log; /* NULL: none */
+    struct network *network;       /* connections: see network.h */
+    atomic_bool draining;          /* no more connections are taken */
+    atomic_bool stopping_now;      /* what is under way is ended */
 };
 
 /* ---- router.c ---- */
