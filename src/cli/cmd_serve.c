@@ -57,15 +57,16 @@ static int check(struct serve *c)
 static void wait_for_signals(struct server *s, const sigset_t *signals)
 {
     const struct timespec tick = {.tv_nsec = 50 * 1000 * 1000};
-    time_t asked = 0;
+    double asked = 0;
     while (!serve_stopped(s)) {
         int number = sigtimedwait(signals, NULL, &tick);
         if (number == SIGHUP) serve_reload(s);
         if (number != SIGINT && number != SIGTERM) continue;
         struct timespec now;
         clock_gettime(CLOCK_MONOTONIC, &now);
-        if (!asked) asked = now.tv_sec;
-        serve_stop(s, now.tv_sec > asked);
+        double seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+        serve_stop(s, asked > 0 && seconds - asked >= 1);
+        if (asked == 0) asked = seconds;
     }
 }
 
