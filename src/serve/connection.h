@@ -22,6 +22,7 @@ struct peer {
     enum phase phase;        /* guarded by the lock of the network, as is all of this */
     double since;            /* when the phase began */
     struct http_call *waits; /* its call, while that is suspended */
+    uint64_t wait;           /* number of that suspension, of all connections */
     char address[INET6_ADDRSTRLEN];
     struct peer *before, *next;
 };
@@ -44,11 +45,13 @@ struct network {
     pthread_mutex_t lock;
     struct peer *first; /* the connections */
     int calls;          /* that are not over */
+    uint64_t waits;     /* suspensions so far */
     int epoll;          /* tells of clients that go away while their call is suspended */
     int event;          /* tells the keeper that something has changed */
     pthread_t keeper;
     bool keeper_runs;
-    atomic_bool reload, end, stopped;
+    atomic_bool reload, end;
+    atomic_bool stopped; /* no call is under way, and none is taken: set with the lock held */
 };
 
 /* The keeper's thread; takes the network. */

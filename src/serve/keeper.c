@@ -11,10 +11,9 @@
 
 enum { TICK_MS = 200 };
 
-/* Seconds that each phase of a connection may take; 0: any number. A client that sends its request,
- * or reads its reply, one byte at a time is cut off. */
-static const double PHASE_MOST[PHASES] = {
-    [PHASE_IDLE] = 60, [PHASE_BODY] = 60, [PHASE_SENDING] = 120};
+/* How often the patience of the server each phase of a connection may take; 0: any time. A client
+ * that sends its request, or reads its reply, one byte at a time is cut off. */
+static const double PHASE_MOST[PHASES] = {[PHASE_IDLE] = 1, [PHASE_BODY] = 1, [PHASE_SENDING] = 2};
 
 /* While no more connections are taken: seconds after which one that has no request is closed; and,
  * where what is under way is ended, any. */
@@ -22,11 +21,11 @@ static const double IDLE_MOST_DRAINING = 0.5, MOST_STOPPING = 0.5;
 
 /* The client of a suspended call has closed its side of the connection, as one that has given up
  * does: the call is ended. */
-static void on_gone(struct network *n, const struct peer *gone)
+static void on_gone(struct network *n, uint64_t wait)
 {
     pthread_mutex_lock(&n->lock);
     for (struct peer *p = n->first; p; p = p->next) {
-        if (p != gone || !p->waits) continue;
+        if (p->wait != wait || !p->waits) continue;
         struct call *c = &p->waits->call;
         if (c->task) task_cancel(c->task);
     }
@@ -41,7 +40,7 @@ static void cut_slow(struct network *n)
     bool draining = n->server->draining;
     pthread_mutex_lock(&n->lock);
     for (struct peer *p = n->first; p; p = p->next) {
-        double most = PHASE_MOST[p->phase];
+        double most = PHASE_MOST[p->phase] * n->server->o.patience;
         if (draining && p->phase == PHASE_IDLE) most = IDLE_MOST_DRAINING;
         if (n->server->stopping_now) most = MOST_STOPPING;
         if (most > 0 && now - p->since > most) shutdown(p->fd, SHUT_RDWR);
@@ -74,15 +73,16 @@ static void stop_listening(struct network *n)
     close(fd);
 }
 
-static bool is_idle(struct network *n)
+/* Sets `stopped` where nothing is under way. */
+static void stop_when_idle(struct network *n)
 {
     pthread_mutex_lock(&n->lock);
     bool idle = n->calls == 0;
     for (struct peer *p = n->first; p && idle; p = p->next) {
         idle = p->phase == PHASE_IDLE && worker_now() - p->since > IDLE_MOST_DRAINING;
     }
+    if (idle) n->stopped = true;
     pthread_mutex_unlock(&n->lock);
-    return idle;
 }
 
 static void reopen_log(struct server *s)
@@ -91,23 +91,27 @@ static void reopen_log(struct server *s)
     if (access_log_reopen(s->access_log, &err) && s->o.say) s->o.say(s->o.user, err.text);
 }
 
-static void tick(struct network *n, bool *listening, double *models_next)
+/* deaf_since: when it stopped listening; 0: it listens. */
+static void tick(struct network *n, double *deaf_since, double *models_next)
 {
     struct server *s = n->server;
-    if (s->draining && *listening) {
+    double now = worker_now();
+    if (s->draining && !*deaf_since) {
         stop_listening(n);
-        *listening = false;
+        *deaf_since = now;
     }
     if (s->stopping_now) cancel_all(n);
     cut_slow(n);
     runs_tick(s->runs, s->draining);
-    if (!*listening && is_idle(n)) n->stopped = true;
+    /* connections that were taken last may not have come to libmicrohttpd's thread yet */
+    bool settled = s->stopping_now || now - *deaf_since > IDLE_MOST_DRAINING;
+    if (*deaf_since && settled) stop_when_idle(n);
     bool reload = atomic_exchange(&n->reload, false);
     if (reload) reopen_log(s);
     if (s->models && reload) models_reload(s->models);
-    if (s->models && (reload || worker_now() > *models_next)) {
+    if (s->models && (reload || now > *models_next)) {
         models_tick(s->models);
-        *models_next = worker_now() + 1;
+        *models_next = now + 1;
     }
 }
 
@@ -116,22 +120,21 @@ void *keeper_run(void *network)
     enum { EVENTS = 64 };
     struct network *n = network;
     struct epoll_event event[EVENTS];
-    bool listening = true;
-    double models_next = worker_now() + 1, next = worker_now();
+    double deaf_since = 0, models_next = worker_now() + 1, next = worker_now();
     while (!n->end) {
         int found = epoll_wait(n->epoll, event, EVENTS, TICK_MS);
         bool told = false;
         for (int i = 0; i < found; i++) {
             uint64_t count;
-            if (event[i].data.ptr) {
-                on_gone(n, event[i].data.ptr);
+            if (event[i].data.u64) {
+                on_gone(n, event[i].data.u64);
             } else {
                 told = read(n->event, &count, sizeof count) > 0;
             }
         }
         if (!told && worker_now() < next) continue;
         next = worker_now() + TICK_MS * 1e-3;
-        tick(n, &listening, &models_next);
+        tick(n, &deaf_since, &models_next);
     }
     return NULL;
 }

@@ -9,6 +9,7 @@
 #include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -80,9 +81,10 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **c
 static void suspend(void *call)
 {
     struct http_call *h = call;
-    struct epoll_event gone = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.ptr = h->peer};
+    struct epoll_event gone = {.events = EPOLLRDHUP | EPOLLONESHOT};
     pthread_mutex_lock(&h->network->lock);
     h->peer->waits = h;
+    h->peer->wait = gone.data.u64 = ++h->network->waits;
     h->waiting = true;
     epoll_ctl(h->network->epoll, EPOLL_CTL_ADD, h->peer->fd, &gone);
     pthread_mutex_unlock(&h->network->lock);
@@ -206,6 +208,14 @@ static struct http_call *http_call_new(struct network *n, struct MHD_Connection 
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
     struct http_call *h = p ? calloc(1, sizeof *h) : NULL;
     if (!h) return NULL;
+    pthread_mutex_lock(&n->lock);
+    bool stopped = n->stopped;
+    n->calls += !stopped;
+    pthread_mutex_unlock(&n->lock);
+    if (stopped) { /* a request that was on its way when its connection was cut off */
+        free(h);
+        return NULL;
+    }
     h->network = n;
     h->connection = connection;
     h->peer = p;
@@ -221,9 +231,6 @@ static struct http_call *http_call_new(struct network *n, struct MHD_Connection 
     c->authorization = header(h, "Authorization");
     c->if_none_match = header(h, "If-None-Match");
     MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, add_query, &c->query);
-    pthread_mutex_lock(&n->lock);
-    n->calls++;
-    pthread_mutex_unlock(&n->lock);
     metrics_in_flight(&n->server->metrics, 1);
     return h;
 }
@@ -246,11 +253,35 @@ static bool declares_too_much(struct http_call *h)
     return length && strtoull(length, NULL, 10) > (unsigned long long)h->call.server->o.max_body;
 }
 
+static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const char *name,
+                                     const char *value)
+{
+    int *n = cls;
+    (void)kind;
+    (void)value;
+    *n += !strcasecmp(name, "Content-Length") || !strcasecmp(name, "Transfer-Encoding");
+    return MHD_YES;
+}
+
+/* Whether another program, such as a proxy, might see the end of the body at another place (RFC
+ * 9112, 6.3): it would take what is behind that for another request. */
+static bool is_ambiguous(struct http_call *h)
+{
+    int n = 0;
+    const char *encoding = header(h, "Transfer-Encoding");
+    MHD_get_connection_values(h->connection, MHD_HEADER_KIND, count_framing, &n);
+    return n > 1 || (encoding && strcasecmp(encoding, "chunked") != 0);
+}
+
 /* The headers have come. A reply at this time closes the connection, so that a body that is too
  * large need not be read. */
 static enum MHD_Result begin(struct http_call *h)
 {
     set_phase(h, PHASE_BODY);
+    if (is_ambiguous(h)) {
+        reply_error(&h->call, 400, "Content-Length and Transfer-Encoding do not say one length");
+        return send_reply(h);
+    }
     if (declares_too_much(h)) h->call.too_large = true;
     return h->call.too_large && route_refuse(&h->call) ? send_reply(h) : MHD_YES;
 }
@@ -399,7 +430,7 @@ struct network *network_open(struct server *s, struct heed_error *err)
     n->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (n->epoll < 0 || n->event < 0 || open_listener(n, err)) goto fail;
     *err = (struct heed_error){HEED_EIO, "cannot start the HTTP server"};
-    struct epoll_event changed = {.events = EPOLLIN, .data.ptr = NULL};
+    struct epoll_event changed = {.events = EPOLLIN, .data.u64 = 0};
     epoll_ctl(n->epoll, EPOLL_CTL_ADD, n->event, &changed);
     n->daemon = start_daemon(n);
     if (!n->daemon) goto fail;

@@ -33,6 +33,8 @@ struct serve_options {
     int max_connections;
     int max_per_client; /* requests of one address at once, and half its connections; 0: no limit */
     int timeout;        /* seconds that a translation may take */
+    int patience;       /* seconds that a client may take to send the headers of a request, to send
+                         * its body, and half of those it may take to read the reply */
     /* Sentences for whoever runs the server; may be called by any thread, and may be NULL. */
     void (*say)(void *user, const char *sentence);
     void *user;

@@ -22,6 +22,7 @@ struct serve_options serve_defaults(void)
         .max_connections = 512,
         .max_per_client = 128,
         .timeout = 60,
+        .patience = 60,
     };
 }
 
