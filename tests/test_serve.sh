@@ -163,6 +163,13 @@ html '<p class="a>b">Good morning!<br>Good <i>morning</i>!</p><!-- x < y -->' \
 html '<script>if (a < b) {}</script><pre>  Good </pre>' \
     '"<script>if \(a < b\) \{\}</script><pre>  Good </pre>"'
 html '<b>Good morning!' '"<b>Guten Morgen!"'
+html '<td>&nbsp;</td><td> &#160; </td>' '"<td>&nbsp;</td><td> &#160; </td>"'
+html '<div class="a notranslate"><div>Good</div> morning</div>' \
+    '"<div class=\\"a notranslate\\"><div>Good</div> morning</div>"'
+html "<p translate='no'>Good morning!</p><p TRANSLATE=no>Good morning!</p>" \
+    "\"<p translate='no'>Good morning!</p><p TRANSLATE=no>Good morning!</p>\""
+html '<p title="notranslate" data-translate="no">Good morning!</p>' '>Guten Morgen!</p>'
+html '<p class=notranslate>Good<p>Good morning!</p>' '<p class=notranslate>Good<p>Good morning!</p>'
 html 'Good morning! &copy;&foo;</i><' '©.*&foo;.*</i>.*&lt;'
 
 # ---- the same bytes as heed translate, 64 clients at once ----
@@ -275,6 +282,7 @@ get 403 'Invalid API key' "${say[@]}" -d target=de -d api_key=secret-3 /translat
 get 403 'Invalid API key' "${say[@]}" -d target=de -d api_key=secret- /translate
 get 200 'Guten' "${say[@]}" -d target=de -d api_key=secret-2 /translate
 header 'access-control-allow-origin: https://example.org'
+get 200 'Guten' "${json[@]}" '{"text":"Good morning!","target":"de"}' '/v1/translate?api_key=secret-1'
 get 200 'Guten' -H 'Authorization: Bearer secret-1' "${say[@]}" -d target=de /translate
 get 200 '"keyRequired":true' /frontend/settings
 get 204 '' -X OPTIONS /translate

@@ -68,6 +68,8 @@ static const char BLOCK[] =
 /* Elements whose content stays as it is. */
 static const char UNTRANSLATED[] =
     " script style textarea pre svg math code kbd samp var tt template ";
+/* Elements whose content is text alone: a tag in it is none. */
+static const char RAW[] = " script style textarea ";
 /* Elements that have no content. */
 static const char VOID[] = " area base br col embed hr img input link meta param source track wbr ";
 
@@ -108,23 +110,79 @@ static struct tag tag_of(const char *text, size_t n)
     return t;
 }
 
+/* Bytes at the front of text before the first of these characters. */
+static size_t length_before(const char *text, const char *end, const char *stop)
+{
+    const char *p = text;
+    while (p < end && !strchr(stop, *p)) p++;
+    return (size_t)(p - text);
+}
+
+/* The value of an attribute of a tag; NULL: it has none. */
+static const char *attribute(const struct tag *t, const char *name, size_t *n)
+{
+    const char *p = t->name + t->name_n, *end = t->text + t->n;
+    for (;;) {
+        while (p < end && (is_space(*p) || *p == '/')) p++;
+        const char *key = p;
+        p += length_before(p, end, " \t\n\r\f/>=");
+        size_t key_n = (size_t)(p - key);
+        while (p < end && is_space(*p)) p++;
+        if (p == end || (*p != '=' && key_n == 0)) return NULL;
+        if (*p != '=') continue; /* an attribute without a value */
+        for (p++; p < end && is_space(*p);) p++;
+        bool quoted = p < end && (*p == '"' || *p == '\'');
+        char quote[2] = {quoted ? *p++ : '\0'};
+        const char *value = p;
+        *n = length_before(p, end, quoted ? quote : " \t\n\r\f>");
+        p += *n + (quoted && p + *n < end);
+        if (key_n == strlen(name) && !strncasecmp(key, name, key_n)) return value;
+    }
+}
+
+/* Whether a list of words, such as a class, has a word. */
+static bool has_word(const char *list, size_t n, const char *word)
+{
+    for (const char *p = list, *end = list + n; p < end; p++) {
+        size_t len = length_before(p, end, " \t\n\r\f");
+        if (len == strlen(word) && !strncasecmp(p, word, len)) return true;
+        p += len;
+    }
+    return false;
+}
+
 /* Whether the attributes of a tag say that its content is not to be translated. */
 static bool forbids_translation(const struct tag *t)
 {
-    return memmem(t->text, t->n, "translate=\"no\"", 14) ||
-           memmem(t->text, t->n, "notranslate", 11);
+    size_t n;
+    const char *value = attribute(t, "translate", &n);
+    if (value && has_word(value, n, "no")) return true;
+    value = attribute(t, "class", &n);
+    return value && has_word(value, n, "notranslate");
 }
 
-/* Where the element that a tag opens ends, behind its closing tag; 0: nowhere. */
-static size_t element_end(const char *text, size_t n, const struct tag *t)
+/* Where the element that a tag opens ends, behind its closing tag; 0: nowhere. Elements of the same
+ * name may be inside of it; where they are not closed, which sets `unclosed`, the first closing tag
+ * ends it. */
+static size_t element_end(const char *text, size_t n, const struct tag *t, bool *unclosed)
 {
+    size_t first = 0;
+    int depth = 1;
+    *unclosed = false;
     for (const char *p = text, *end = text + n; (p = memchr(p, '<', (size_t)(end - p))); p++) {
-        size_t left = (size_t)(end - p);
-        if (left < t->name_n + 3 || p[1] != '/') continue;
-        if (strncasecmp(p + 2, t->name, t->name_n) || is_letter(p[2 + t->name_n])) continue;
-        return (size_t)(p - text) + markup_length(p, left);
+        const char *name = p + 1 + (p + 1 < end && p[1] == '/');
+        if ((size_t)(end - name) <= t->name_n || strncasecmp(name, t->name, t->name_n) ||
+            !strchr(" \t\n\r\f/>", name[t->name_n])) {
+            continue;
+        }
+        size_t behind = (size_t)(p - text) + markup_length(p, (size_t)(end - p));
+        depth += name == p + 1 ? 1 : -1;
+        if (name == p + 1) continue;
+        if (!first) first = behind;
+        if (depth == 0 || listed(RAW, t->name, t->name_n)) return behind;
     }
-    return 0;
+    *unclosed = true;
+    return first;
 }
 
 /* ---- parts ---- */
@@ -188,13 +246,25 @@ static void add_line(struct html *h)
     add_part(h, (struct part){.line = h->lines - 1});
 }
 
+/* Whether a line has anything but spaces, of which some may not be broken (&nbsp;). */
+static bool has_words(const struct buffer *plain)
+{
+    static const char nbsp[] = "\xc2\xa0";
+    for (size_t i = 0; i < plain->n;) {
+        bool unbroken = plain->n - i >= 2 && !memcmp(plain->v + i, nbsp, 2);
+        if (!unbroken && plain->v[i] != ' ') return true;
+        i += unbroken ? 2 : 1;
+    }
+    return false;
+}
+
 /* Ends the line that is being read before byte `end` of the HTML. White space around it stays, and
  * where it has no words, all of it does. */
 static void end_line(struct html *h, size_t end)
 {
     size_t at = h->start, last = end;
     h->failed = h->failed || h->plain.failed;
-    if (h->plain.n == 0) {
+    if (!has_words(&h->plain)) {
         add_part(h, (struct part){.at = at, .n = end - at, .line = -1});
     } else {
         while (at < end && is_space(h->text[at])) at++;
@@ -295,8 +365,9 @@ static size_t read_markup(struct html *h, size_t at, size_t n)
     bool kept = t.kind == TAG_OPEN && h->unclosed < UNCLOSED_MOST &&
                 (listed(UNTRANSLATED, t.name, t.name_n) || forbids_translation(&t));
     if (kept) {
-        size_t content = element_end(h->text + at + n, h->n - at - n, &t);
-        h->unclosed += content == 0;
+        bool unclosed;
+        size_t content = element_end(h->text + at + n, h->n - at - n, &t, &unclosed);
+        h->unclosed += unclosed;
         if (content) {
             n += content;
             t.n = n;
