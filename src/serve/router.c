@@ -73,6 +73,7 @@ static bool has_key(struct call *c)
     }
     if (!c->server->keys) return true;
     const char *key = call_parameter(c, "api_key");
+    if (!key) key = fields_find(&c->query, "api_key");
     if (!key && c->authorization && !strncasecmp(c->authorization, "Bearer ", 7)) {
         key = c->authorization + 7;
     }

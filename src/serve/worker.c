@@ -28,7 +28,7 @@ struct worker {
     struct worker_counts count;
     /* the thread's own */
     int hypotheses; /* of the lines that the session has */
-    double news;    /* when partial translations were last looked at */
+    double news;    /* when partial translations are next looked at */
 };
 
 double worker_now(void)
@@ -198,9 +198,9 @@ static void publish(struct worker *w, const struct found *found, int n)
 /* Partial translations of the lines that are under way, for tasks that ask for news. */
 static void publish_partials(struct worker *w)
 {
-    double now = worker_now();
-    if (now - w->news < NEWS_EVERY) return;
-    w->news = now;
+    const double part = 0.2; /* of the time may go into partial translations */
+    double began = worker_now();
+    if (began < w->news) return;
     for (struct task *t = w->first; t; t = t->next) {
         bool grown = false;
         for (int i = 0; t->news && i < t->begun; i++) {
@@ -213,6 +213,8 @@ static void publish_partials(struct worker *w)
         }
         if (grown) wake(t);
     }
+    double took = worker_now() - began;
+    w->news = began + (took / part > NEWS_EVERY ? took / part : NEWS_EVERY);
 }
 
 static void *work(void *arg)
