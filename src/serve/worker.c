@@ -162,17 +162,17 @@ static enum heed_status advance(struct worker *w, struct line **line, int n, str
 }
 
 /* The attention of a task's line, from a second search for it and a pass over what it found, which
- * the other requests of the session share. */
-static void look_inside(struct worker *w, struct line *line)
+ * the other requests of the session share. An error is one of the session, which has lost them. */
+static enum heed_status look_inside(struct worker *w, struct line *line, struct heed_error *err)
 {
-    struct heed_error err = {0};
     struct heed_attention *seen = NULL;
-    enum heed_status status = heed_attention_of(w->session, &line->request, &seen, &err);
-    char *unseen = status ? strdup(err.text) : NULL;
+    enum heed_status status = heed_attention_of(w->session, &line->request, &seen, err);
+    char *unseen = status ? strdup(err->text) : NULL;
     pthread_mutex_lock(&w->lock);
     line->task->seen = seen;
     line->task->unseen = unseen;
     pthread_mutex_unlock(&w->lock);
+    return status == HEED_EARG || status == HEED_ENUMERIC ? HEED_OK : status;
 }
 
 /* ---- what is told to others: with the lock held ---- */
@@ -232,7 +232,7 @@ static void *work(void *arg)
         pthread_mutex_unlock(&w->lock);
         enum heed_status status = advance(w, line, n, found, &found_n, &err);
         for (int i = 0; i < found_n && !status; i++) {
-            if (found[i].line->task->attention) look_inside(w, found[i].line);
+            if (found[i].line->task->attention) status = look_inside(w, found[i].line, &err);
         }
         pthread_mutex_lock(&w->lock);
         publish(w, found, found_n);
