@@ -324,7 +324,7 @@ static void request(struct server *s, const uint8_t *data, size_t size)
 static void server_init(struct server *s)
 {
     struct heed_error err = {0};
-    const struct models_options o = {.device = "cpu", .threads = 1};
+    const struct models_options o = {.device = "cpu", .threads = 1, .workers = 1};
     s->o = (struct serve_options){.max_body = 1 << 20, .max_text = 4096, .max_texts = 16};
     s->runs = runs_open(NULL, 0, &err);
     s->models = models_open(&o, &err);

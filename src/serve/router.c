@@ -109,9 +109,8 @@ bool route_refuse(struct call *c)
 void route_call(struct call *c)
 {
     const char *allowed;
-    if (route_refuse(c)) return;
-    const struct route *r = find(c, &allowed);
-    if (!r->reads_body || (call_read_body(c) && has_key(c))) r->answer(c);
+    const struct route *r = route_refuse(c) ? NULL : find(c, &allowed);
+    if (r && (!r->reads_body || (call_read_body(c) && has_key(c)))) r->answer(c);
     call_forget_body(c);
 }
 
