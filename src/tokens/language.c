@@ -21,7 +21,8 @@ enum {
     TEXT_LETTERS = 500,    /* of a text are read, spaces included: enough to tell its language */
     TEXT_BYTES = 1 << 16,  /* of a text are looked at */
     SAMPLE_LETTERS = 1500, /* the most that a row of language_words.c may have */
-    SCRIPTS = 8            /* a language is written in fewer */
+    SCRIPTS = 8,           /* a language is written in fewer */
+    BUCKETS = 64           /* a power of two; letters of a bucket have the same low bits */
 };
 
 /* Words in lower case, with a space before and behind each. */
@@ -38,6 +39,8 @@ struct scripts {
 struct language {
     struct scripts scripts;
     struct letters sample; /* common words, the most frequent first; empty where none are known */
+    /* places in the sample by letter: the last of a bucket, and the one before each; -1: none */
+    int16_t last[BUCKETS], before[SAMPLE_LETTERS];
 };
 
 /* ---- letters ---- */
@@ -111,6 +114,12 @@ static void language_open(struct language *l, const char *code)
     const struct language_words *row = row_of(code);
     scripts_of(&l->scripts, code);
     letters_read(&l->sample, row ? row->words : "", SAMPLE_LETTERS);
+    for (int i = 0; i < BUCKETS; i++) l->last[i] = -1;
+    for (int16_t k = 0; k < l->sample.n; k++) {
+        int16_t *last = &l->last[l->sample.v[k] % BUCKETS];
+        l->before[k] = *last;
+        *last = k;
+    }
 }
 
 /* Whether a letter is of one of the scripts, or is common to many. */
@@ -136,7 +145,7 @@ static double log_letter(const struct language *l, const struct letters *text, i
     int one = seen[0],
         two = seen[1]; /* how often the one and the two letters before it are there */
     seen[0] = seen[1] = seen[2] = 0;
-    for (int k = 0; k < s->n; k++) {
+    for (int k = l->last[at[0] % BUCKETS]; k >= 0; k = l->before[k]) {
         if (s->v[k] != at[0]) continue;
         seen[0]++;
         if (k < 1 || i < 1 || s->v[k - 1] != at[-1]) continue;
