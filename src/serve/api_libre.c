@@ -3,6 +3,7 @@
  * differs from it is in docs/api.md.
  */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,11 +27,12 @@ static int read_alternatives(struct call *c)
 {
     const json_t *number = c->json ? json_object_get(c->json, "alternatives") : NULL;
     const char *text = call_parameter(c, "alternatives");
-    long long n = json_is_integer(number) ? json_integer_value(number) : 0;
+    double n = json_number_value(number);
     char *end = NULL;
     errno = 0;
-    if (text) n = strtoll(text, &end, 10);
-    bool wrong = text ? end == text || *end || errno : number && !json_is_integer(number);
+    if (text) n = (double)strtoll(text, &end, 10);
+    bool wrong =
+        text ? end == text || *end || errno : number && (!json_is_number(number) || n != floor(n));
     if (wrong) {
         reply_error(c, 400, "Invalid request: alternatives parameter is not a number");
         return -1;

@@ -22,15 +22,14 @@ struct member {
     double min, max;
 };
 
+/* 4.0 is a whole number, as JSON Schema has it. All limits are exact in a double. */
 static bool set_number(const struct member *m, const json_t *value)
 {
     double x = json_number_value(value);
-    bool whole = json_is_integer(value);
-    if (!json_is_number(value) || !(x >= m->min && x <= m->max) || (!m->number && !whole)) {
-        return false;
-    }
-    if (m->integer) *m->integer = (int)json_integer_value(value);
-    if (m->seed) *m->seed = (uint64_t)json_integer_value(value);
+    if (!json_is_number(value) || !(x >= m->min && x <= m->max)) return false;
+    if (!m->number && x != (double)(long long)x) return false;
+    if (m->integer) *m->integer = (int)x;
+    if (m->seed) *m->seed = (uint64_t)x;
     if (m->number) *m->number = (float)x;
     return true;
 }

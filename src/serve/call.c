@@ -87,9 +87,10 @@ static bool is_type(const char *header, const char *type)
 
 static bool read_json(struct call *c)
 {
+    /* Integers of any length are numbers, and all that there is a use for are exact in a double. */
+    const size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL;
     json_error_t err;
-    c->json = json_loadb(c->body.v ? c->body.v : "", c->body.n,
-                         JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &err);
+    c->json = json_loadb(c->body.v ? c->body.v : "", c->body.n, flags, &err);
     if (json_is_object(c->json)) return true;
     if (c->json) {
         reply_error(c, 400, "Invalid JSON format: the body is no object");
