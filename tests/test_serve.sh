@@ -397,6 +397,10 @@ sleep 0.5
 echo '{"step":41,"event":"step","loss":1.5,"lr":0.1,"norm":1.0,"tokens_s":5.0,"seconds":9.0}' >>"$dir/1/log.jsonl"
 wait "$events" || true
 grep -A 1 '^event: log$' "$dir/events" | grep -q '"steps":\[{"step":41' || fail "no event of a run that goes on"
+# streams whose clients have gone end soon
+for _ in 1 2 3 4 5; do curl -sN -m 0.3 "$url/v1/runs/1/events?after=999999999" >/dev/null & done
+sleep 2
+get 200 '^heed_http_connections [12]$' /metrics
 # part of a line is no news, and does not keep the server busy
 printf '{"step":42,"event":"st' >>"$dir/1/log.jsonl"
 curl -sN -m 1 "$url/v1/runs/1/events" >"$dir/events" || true

@@ -62,6 +62,7 @@ struct call {
      * wake: resumes it. Both take the call. */
     void (*suspend)(void *call);
     void (*wake)(void *call);
+    bool gone; /* the client went away while the call was suspended; the keeper's own */
     /* for the log and the metrics */
     const char *route; /* pattern of the route; NULL: there is none */
 };

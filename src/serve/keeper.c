@@ -28,6 +28,7 @@ static void on_gone(struct network *n, uint64_t wait)
         if (p->wait != wait || !p->waits) continue;
         struct call *c = &p->waits->call;
         if (c->task) task_cancel(c->task);
+        c->gone = true; /* runs_tick ends the stream of a run */
     }
     pthread_mutex_unlock(&n->lock);
 }

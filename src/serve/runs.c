@@ -475,9 +475,9 @@ void runs_tick(struct runs *r, bool end)
     if (!r) return;
     pthread_mutex_lock(&r->lock);
     for (struct watcher *w = r->first; w; w = w->next) {
-        w->end = end;
+        w->end = end || w->call->gone;
         w->quiet++;
-        if (!end && !has_grown(w) && w->quiet < ALIVE_TICKS) continue;
+        if (!w->end && !has_grown(w) && w->quiet < ALIVE_TICKS) continue;
         w->quiet = 0;
         w->woken = true;
         if (w->asleep) w->call->wake(w->call);

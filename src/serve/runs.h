@@ -14,7 +14,8 @@ struct runs;
 /* dir: [n], which must live as long as the runs. */
 struct runs *runs_open(const char *const *dir, int n, struct heed_error *err);
 void runs_free(struct runs *r);
-/* Wakes the streams whose run has written something; ends all where `end` says so. */
+/* Wakes the streams whose run has written something, and ends those whose client has gone, or all
+ * where `end` says so. */
 void runs_tick(struct runs *r, bool end);
 
 #endif
