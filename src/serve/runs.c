@@ -39,8 +39,8 @@ struct watcher {
     struct runs *runs;
     struct call *call;
     char log[RUN_PATH_MAX];
-    long long at;   /* bytes that were sent */
-    long long seen; /* bytes that were looked at: the last line may be incomplete */
+    long long at;      /* bytes that were sent */
+    atomic_llong seen; /* bytes that were looked at: the last line may be incomplete */
     bool asleep, woken, end;
     int quiet; /* ticks without anything new */
     struct watcher *before, *next;
