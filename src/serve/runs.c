@@ -444,7 +444,7 @@ static void add_log(struct call *c, struct watcher *w)
     json_t *news = size == w->at ? NULL : log_since(w->log, place_in(w->log, w->at));
     json_int_t next = json_integer_value(json_object_get(news, "next"));
     if (news && next != w->at) {
-        w->at = w->seen = next; /* there may be more than was read at once */
+        w->seen = w->at = next; /* there may be more than was read at once */
         stream_event(&c->out, "log", news);
     } else {
         w->seen = size;
@@ -498,7 +498,7 @@ void api_v1_run_events(struct call *c)
     }
     w->runs = r;
     w->call = c;
-    w->at = w->seen = after;
+    w->seen = w->at = after;
     pthread_mutex_lock(&r->lock);
     w->next = r->first;
     if (w->next) w->next->before = w;
