@@ -20,13 +20,13 @@
 
 enum { REPLY_MAX = 1 << 16, PATIENCE = 1 };
 
-static struct server *open_server(const char *model)
+static struct server *open_server(const char *model, int patience)
 {
     struct heed_error err = {0};
     struct serve_options o = serve_defaults();
     o.port = 0;
     o.threads = 1;
-    o.patience = PATIENCE;
+    o.patience = patience;
     o.model = &model;
     o.models = model != NULL;
     struct server *s = serve_open(&o, &err);
@@ -36,7 +36,7 @@ static struct server *open_server(const char *model)
 
 static int start(void **state)
 {
-    *state = open_server(NULL);
+    *state = open_server(NULL, PATIENCE);
     return 0;
 }
 
@@ -259,19 +259,35 @@ static void test_slow_clients(void **state)
     expect(*state, "GET /health HTTP/1.0\r\n\r\n", " 200 ", NULL);
 }
 
-/* Whether the server says soon that no request waits for a translation. */
-static bool rests(struct server *s)
+/* Whether the metrics of the server have a line within two seconds. */
+static bool says_soon(struct server *s, const char *line)
 {
     bool found = false;
-    for (int i = 0; i < 50 && !found; i++) {
+    for (int i = 0; i < 100 && !found; i++) {
         const struct timespec tick = {.tv_nsec = 20 * 1000 * 1000};
         static const char metrics[] = "GET /metrics HTTP/1.0\r\n\r\n";
         char *reply = ask_bytes(s, metrics, sizeof metrics - 1);
-        found = strstr(reply, "heed_queue_requests{model=\"default\"} 0\n");
+        found = strstr(reply, line);
         free(reply);
         nanosleep(&tick, NULL);
     }
     return found;
+}
+
+/* A client that sends part of a request and goes away at once keeps no connection. */
+static void test_gone(void **state)
+{
+    static const char *const requests[] = {"GET /hea", "POST /detect HTTP/1.1\r\nHost: x\r\n",
+                                           "POST /detect HTTP/1.1\r\nContent-Length: 9\r\n\r\nq"};
+    struct server *s = open_server(NULL, 60);
+    (void)state;
+    for (int i = 0; i < 30; i++) {
+        int fd = dial(s);
+        put(fd, requests[i % 3], strlen(requests[i % 3]));
+        close(fd);
+    }
+    assert_true(says_soon(s, "\nheed_http_connections 1\n"));
+    serve_free(s);
 }
 
 /* A client that closes its side of the connection while it waits has given up. */
@@ -282,7 +298,7 @@ static void test_half_closed(void **state)
     char *text = malloc(LINES * 40 + 400);
     (void)state;
     assert_non_null(text);
-    struct server *s = open_server("models/default");
+    struct server *s = open_server("models/default", PATIENCE);
     for (int i = 0; i < 2; i++) {
         int fd = dial(s), n = 0, body;
         char head[256];
@@ -299,7 +315,7 @@ static void test_half_closed(void **state)
         assert_null(strstr(reply, "event: done"));
         assert_true(now() - began < 5);
         free(reply);
-        assert_true(rests(s));
+        assert_true(says_soon(s, "heed_queue_requests{model=\"default\"} 0\n"));
     }
     serve_free(s);
     free(text);
@@ -308,9 +324,13 @@ static void test_half_closed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_versions_and_methods), cmocka_unit_test(test_bodies),
-        cmocka_unit_test(test_ambiguous_lengths),    cmocka_unit_test(test_bytes_that_are_no_text),
-        cmocka_unit_test(test_long_headers),         cmocka_unit_test(test_slow_clients),
+        cmocka_unit_test(test_versions_and_methods),
+        cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_ambiguous_lengths),
+        cmocka_unit_test(test_bytes_that_are_no_text),
+        cmocka_unit_test(test_long_headers),
+        cmocka_unit_test(test_slow_clients),
+        cmocka_unit_test(test_gone),
         cmocka_unit_test(test_half_closed),
     };
     return cmocka_run_group_tests(tests, start, stop);

@@ -19,6 +19,9 @@ static const double PHASE_MOST[PHASES] = {[PHASE_IDLE] = 1, [PHASE_BODY] = 1, [P
  * where what is under way is ended, any. */
 static const double IDLE_MOST_DRAINING = 0.5, MOST_STOPPING = 0.5;
 
+/* Seconds after which libmicrohttpd has dealt with all bytes of a connection that it has read. */
+static const double ENDED_AFTER = 0.5;
+
 /* The client of a suspended call has closed its side of the connection, as one that has given up
  * does: the call is ended. */
 static void on_gone(struct network *n, uint64_t wait)
@@ -33,6 +36,17 @@ static void on_gone(struct network *n, uint64_t wait)
     pthread_mutex_unlock(&n->lock);
 }
 
+/* Whether a client has closed its side of a connection before its request was complete. A packet
+ * that has the last bytes and the end of a connection is one edge-triggered event: libmicrohttpd
+ * reads the bytes and would notice the end when the connection has been idle for long. */
+static bool has_ended(const struct peer *p, double now)
+{
+    char byte;
+    bool comes = p->phase == PHASE_IDLE || p->phase == PHASE_BODY;
+    return comes && now - p->since > ENDED_AFTER &&
+           recv(p->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 /* Cuts off connections that take too long. libmicrohttpd closes them then, and cannot close one
  * while this holds the lock, because it tells peer_close first. */
 static void cut_slow(struct network *n)
@@ -44,7 +58,8 @@ static void cut_slow(struct network *n)
         double most = PHASE_MOST[p->phase] * n->server->o.patience;
         if (draining && p->phase == PHASE_IDLE) most = IDLE_MOST_DRAINING;
         if (n->server->stopping_now) most = MOST_STOPPING;
-        if (most > 0 && now - p->since > most) shutdown(p->fd, SHUT_RDWR);
+        bool late = most > 0 && now - p->since > most;
+        if (late || has_ended(p, now)) shutdown(p->fd, SHUT_RDWR);
     }
     pthread_mutex_unlock(&n->lock);
 }
