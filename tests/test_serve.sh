@@ -306,8 +306,12 @@ header 'retry-after: 1'
 get 200 'Guten' "${say[@]}" -d target=de /translate
 stop
 
-start --max-per-client 2
-"$load" "$port" /v1/translate 4 0 <"$dir/requests" >"$dir/answers" 2>"$dir/speed"
+start --max-per-client 3
+"$load" "$port" /v1/translate 4 0 <"$dir/requests" >"$dir/answers" 2>"$dir/speed" &
+clients=$!
+for _ in $(seq 20); do get 200 'ok' /health; done # who watches the server is answered all the same
+wait "$clients"
+get 200 'route="/v1/translate",code="429"' /metrics
 grep -q '^429	{"error":"Slowdown' "$dir/answers" || fail "one client may ask as much as it likes"
 stop
 

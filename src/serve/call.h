@@ -45,6 +45,7 @@ struct call {
     const char *content_type, *accept, *authorization, *if_none_match; /* headers, or NULL */
     struct buffer body;
     bool too_large; /* the body is longer than the limit, and was not kept */
+    bool crowds;    /* its address has as many calls under way as it may */
     json_t *json;   /* the body, where it is a JSON object */
     struct fields form;
     char route_name[ROUTE_NAME_MAX]; /* the part of the path that names a run or an asset */

@@ -299,12 +299,8 @@ static enum MHD_Result answer(struct http_call *h)
     struct call *c = &h->call;
     if (!c->task) {
         set_phase(h, PHASE_ANSWER);
-        if (is_crowding(h)) {
-            reply_error(c, 429, "Slowdown: %d requests of %s are being answered",
-                        h->network->server->o.max_per_client, h->peer->address);
-        } else {
-            route_call(c);
-        }
+        c->crowds = is_crowding(h);
+        route_call(c);
     }
     stop_waiting(h);
     if (c->task && !c->streams && !c->reply.status) {

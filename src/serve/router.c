@@ -110,7 +110,12 @@ void route_call(struct call *c)
 {
     const char *allowed;
     const struct route *r = route_refuse(c) ? NULL : find(c, &allowed);
-    if (r && (!r->reads_body || (call_read_body(c) && has_key(c)))) r->answer(c);
+    if (r && r->reads_body && c->crowds) {
+        reply_error(c, 429, "Slowdown: %d requests of this address are being answered",
+                    c->server->o.max_per_client);
+    } else if (r && (!r->reads_body || (call_read_body(c) && has_key(c)))) {
+        r->answer(c);
+    }
     call_forget_body(c);
 }
 
