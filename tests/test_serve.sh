@@ -315,12 +315,20 @@ get 200 'route="/v1/translate",code="429"' /metrics
 grep -q '^429	{"error":"Slowdown' "$dir/answers" || fail "one client may ask as much as it likes"
 stop
 
+start --sessions 2
+"$load" "$port" /v1/translate 64 0 <"$dir/requests" >"$dir/answers" 2>"$dir/speed"
+answers "$dir/answers" | cmp - "$dir/want" || fail "two sessions give other bytes than heed translate"
+stop
+
 # ---- a stop under load loses nothing that was accepted ----
 
 start
 "$load" "$port" /v1/translate 64 0 <"$dir/requests" >"$dir/answers" 2>"$dir/speed" &
 clients=$!
-sleep 0.4
+accepted() { # requests that are being answered, this one included
+    curl -s "$url/metrics" | awk '$1 == "heed_http_requests_in_flight" { print $2 }'
+}
+for _ in $(seq 200); do [ "$(accepted)" -gt 64 ] && break || sleep 0.02; done
 stop
 wait "$clients"
 answered=$(grep -c '^200	' "$dir/answers") || true
