@@ -148,10 +148,17 @@ bool cuda_linear_few(struct gpu *c, struct mat y, struct mat x, struct mat w, st
 /* hopper.cu: both return whether they computed linear, or dx and db of linear_bwd. Only for Hopper:
  * other GPUs, newer ones included, do not have its instructions. */
 void hopper_open(struct gpu *c);
+/* The TMA descriptor of m for boxes of so many rows and 64 columns. Where a box extends beyond m,
+ * TMA reads zeros and stores nothing. Returns false for a matrix that TMA cannot copy. */
+bool box_map_of(struct gpu *c, CUtensorMap *map, struct mat m, int rows);
 bool hopper_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, struct mat b,
                    struct activation f);
 bool hopper_linear_dx(struct gpu *c, struct mat dx, struct mat db, struct mat dy, struct mat x,
                       struct mat w, struct activation f);
+/* resident.cu: y = x wT or, turned, x w, all bf16; name: for the trace. Returns whether it computed
+ * it, which it does on Hopper where that is faster than cuBLASLt. */
+bool resident_product(struct gpu *c, const char *name, struct mat y, struct mat x, struct mat w,
+                      bool turned);
 /* norm.cu */
 void cuda_add_norm(struct gpu *c, struct mat y, struct mat xhat, struct mat rstd, struct mat x,
                    struct mat r, struct mat g, struct mat b, struct drop d);

@@ -18,7 +18,6 @@
 
 #include "ops/cuda/activation.h"
 #include "ops/cuda/device.h"
-#include "ops/cuda/resident.h"
 
 enum {
     TILE_M = 128,

@@ -10,7 +10,6 @@
 #include "ops/cuda/activation.h"
 #include "ops/cuda/blas.h"
 #include "ops/cuda/device.h"
-#include "ops/cuda/resident.h"
 
 /* ---- sums over rows ---- */
 

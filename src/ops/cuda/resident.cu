@@ -5,8 +5,6 @@
  * stores its tile, so that the tensor cores do not wait for that. The results are those of
  * cuBLASLt, to the last bit, which takes 5 to 20% longer for such shapes.
  */
-#include "ops/cuda/resident.h"
-
 #include "ops/cuda/device.h"
 #include "ops/cuda/hopper.h"
 
