@@ -155,10 +155,11 @@ bool hopper_linear(struct gpu *c, struct mat y, struct mat x, struct mat w, stru
                    struct activation f);
 bool hopper_linear_dx(struct gpu *c, struct mat dx, struct mat db, struct mat dy, struct mat x,
                       struct mat w, struct activation f);
-/* resident.cu: y = x wT or, turned, x w, all bf16; name: for the trace. Returns whether it computed
- * it, which it does on Hopper where that is faster than cuBLASLt. */
+/* resident.cu: y = x wT + b or, turned and without b, x w; b is f32 or absent, all others are bf16.
+ * name: for the trace. Returns whether it computed it, which it does on Hopper where that is faster
+ * than cuBLASLt. */
 bool resident_product(struct gpu *c, const char *name, struct mat y, struct mat x, struct mat w,
-                      bool turned);
+                      struct mat b, bool turned);
 /* norm.cu */
 void cuda_add_norm(struct gpu *c, struct mat y, struct mat xhat, struct mat rstd, struct mat x,
                    struct mat r, struct mat g, struct mat b, struct drop d);

@@ -274,7 +274,7 @@ static void linear_fused(struct gpu *c, struct mat y, struct mat x, struct mat w
         return;
     }
     if (hopper_linear(c, y, x, w, b, f)) return;
-    if (!relu && !b.p && f.drop.p == 0 && resident_product(c, "linear", y, x, w, false)) return;
+    if (!relu && f.drop.p == 0 && resident_product(c, "linear", y, x, w, b, false)) return;
     struct product p = {.c = y,
                         .a = x,
                         .b = mat_unpacked(w),
@@ -306,7 +306,8 @@ void cuda_linear_bwd(struct gpu *c, struct mat dx, float beta, struct mat db, st
     assert(!f.slope.p == !activation_keeps_slope(f.kind));
     if (dx.p && !hopper_linear_dx(c, dx, db, dy, x, w, f)) {
         struct product p = {.c = dx, .a = dy, .b = w, .beta = beta, .name = "linear_bwd, dx"};
-        if (beta != 0 || !resident_product(c, p.name, dx, dy, w, true)) blas_run(c, &p);
+        if (beta != 0 || !resident_product(c, p.name, dx, dy, w, (struct mat){}, true))
+            blas_run(c, &p);
         strip_any(c, dx, db, x, f);
     }
     struct product p = {.c = dw, .a = dy, .b = x, .ta = true, .beta = 1, .name = "linear_bwd, dw"};

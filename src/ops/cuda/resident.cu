@@ -28,7 +28,8 @@ struct tiles {
     bf16 w[STEPS][SLICE * STEP];
     bf16 a[STAGES][HEIGHT][STEP];
     box c[GROUPS][BOXES]; /* the result of each group */
-    uint64_t weights;     /* w is in shared memory */
+    float bias[SLICE];
+    uint64_t weights; /* w and bias are in shared memory */
     uint64_t full[STAGES], empty[STAGES];
     uint64_t turn[GROUPS];   /* the tensor cores are free for this group */
     uint64_t staged[GROUPS]; /* its result is in c */
@@ -38,8 +39,10 @@ struct tiles {
 enum { ALIGN = 1024, SHARED = sizeof(struct tiles) + ALIGN };
 static_assert(SHARED <= 227 << 10, "more than a block may have");
 
-/* c [m,n] from a [m,k] and w, which is [n,k] or, turned, [k,n] */
+/* c [m,n] from a [m,k] and w, which is [n,k] or, turned, [k,n]; bias [n] or NULL */
 struct job {
+    const float *bias;
+    int n;
     int slices; /* of columns */
     int rows;   /* of tiles */
     int steps;  /* of STEP along the sum */
@@ -71,7 +74,9 @@ static __device__ void bring_operands(struct tiles &t, const struct maps &maps, 
 {
     struct walk walk(j);
     uint32_t step = 0;
-    barrier_expect(&t.weights, j.steps * (int)sizeof t.w[0]);
+    int bias = j.bias ? min(SLICE, j.n - walk.col) * (int)sizeof(float) : 0;
+    barrier_expect(&t.weights, j.steps * (int)sizeof t.w[0] + bias);
+    if (bias) run_load(t.bias, j.bias + walk.col, bias, &t.weights);
     for (int k = 0; k < j.steps; k++)
         if (TURNED)
             for (int i = 0; i < BOXES; i++)
@@ -132,11 +137,12 @@ static __device__ __forceinline__ void multiply(struct tiles &t, float (&d)[64],
     if (speaker) barrier_arrive(&t.empty[(step + steps - 1) % STAGES]);
 }
 
-/* Rounds d and puts it into the boxes of a group. Of each 8 columns a thread has four numbers:
- * columns lane % 4 * 2 and the next of row lane / 4 of the 16 rows of its warp, and of the row 8
- * below. */
-static __device__ __forceinline__ void stage(box (&c)[BOXES], const float (&d)[64], int warp,
-                                             int lane)
+/* Adds the bias to d, rounds it and puts it into the boxes of a group. Of each 8 columns a thread
+ * has four numbers: columns lane % 4 * 2 and the next of row lane / 4 of the 16 rows of its warp,
+ * and of the row 8 below. */
+template <bool BIASED>
+static __device__ __forceinline__ void stage(box (&c)[BOXES], const float (&d)[64],
+                                             const float *bias, int warp, int lane)
 {
     uint32_t row = shared_address(&c[0][warp * 16 + lane % 16]);
 #pragma unroll
@@ -144,12 +150,17 @@ static __device__ __forceinline__ void stage(box (&c)[BOXES], const float (&d)[6
         uint32_t x[4];
         int chunk = i % (WIDE / 16) * 2 + lane / 16;
 #pragma unroll
-        for (int q = 0; q < 4; q++) x[q] = pack(d[i * 8 + q * 2], d[i * 8 + q * 2 + 1]);
+        for (int q = 0; q < 4; q++) {
+            float2 b = {};
+            if (BIASED) b = *(const float2 *)(bias + i * 16 + q / 2 * 8 + lane % 4 * 2);
+            x[q] = BIASED ? pack(d[i * 8 + q * 2] + b.x, d[i * 8 + q * 2 + 1] + b.y)
+                          : pack(d[i * 8 + q * 2], d[i * 8 + q * 2 + 1]);
+        }
         store_matrix(row + i / (WIDE / 16) * (int)sizeof(box) + ((chunk ^ lane % 8) << 4), x);
     }
 }
 
-template <bool TURNED>
+template <bool TURNED, bool BIASED>
 static __device__ void compute_tiles(struct tiles &t, const struct job &j, int g, int warp,
                                      int lane)
 {
@@ -160,7 +171,7 @@ static __device__ void compute_tiles(struct tiles &t, const struct job &j, int g
         float d[64];
         multiply<TURNED>(t, d, j.steps, g, tile, speaker);
         barrier_wait(&t.stored[g], tile / GROUPS + 1);
-        stage(t.c[g], d, warp, lane);
+        stage<BIASED>(t.c[g], d, t.bias, warp, lane);
         shared_publish();
         barrier_arrive(&t.staged[g]);
     }
@@ -168,7 +179,7 @@ static __device__ void compute_tiles(struct tiles &t, const struct job &j, int g
 
 #endif
 
-template <bool TURNED>
+template <bool TURNED, bool BIASED>
 static __global__ void __launch_bounds__(THREADS, 1)
     resident(const __grid_constant__ struct maps maps, const __grid_constant__ struct job j)
 {
@@ -193,7 +204,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
     chain_wait();
     if (group < GROUPS) {
         registers_more<208>();
-        compute_tiles<TURNED>(t, j, group, warp, lane);
+        compute_tiles<TURNED, BIASED>(t, j, group, warp, lane);
     } else {
         registers_fewer<40>();
         if (warp == 0 && lane == 0) bring_operands<TURNED>(t, maps, j);
@@ -206,12 +217,15 @@ static __global__ void __launch_bounds__(THREADS, 1)
 }
 
 bool resident_product(struct gpu *c, const char *name, struct mat y, struct mat x, struct mat w,
-                      bool turned)
+                      struct mat b, bool turned)
 {
-    auto kernel = turned ? resident<true> : resident<false>;
+    auto straight = b.p ? resident<false, true> : resident<false, false>;
+    auto kernel = turned ? resident<true, false> : straight;
     struct maps maps;
-    struct job j = {ceiling(y.cols, SLICE), ceiling(y.rows, HEIGHT), ceiling(x.cols, STEP)};
+    struct job j = {(const float *)b.p, y.cols, ceiling(y.cols, SLICE), ceiling(y.rows, HEIGHT),
+                    ceiling(x.cols, STEP)};
     int blocks = c->processors / j.slices; /* of each slice */
+    if (b.p && (turned || b.type != TYPE_F32 || !mat_wide(b))) return false;
     /* With few tiles for a block, reading the weights takes longer than it saves. */
     if (!c->box_map || x.cols > DEPTH || !blocks || j.rows < 6 * blocks) return false;
     if (!box_map_of(c, &maps.a, x, HEIGHT) || !box_map_of(c, &maps.c, y, HEIGHT) ||
