@@ -64,7 +64,7 @@ for study in "${@:-scaling table1 table1-cpu table3 schedule length table2}"; do
         table3) train table3 "${small[@]}" --steps 4000 ;;
         schedule) train schedule "${small[@]}" --steps 3000 ;;
         length) train length "${small[@]}" --steps 2000 --train-length 25 "${test[@]}" ;;
-        table2) train table2 --preset base --batch-tokens 25000 --warmup 2000 --vocab-size 16000 --steps 8000 "${test[@]}" ;;
+        table2) train table2 --preset base --batch-tokens 8192 --warmup 4000 --vocab-size 16000 --steps 14000 "${test[@]}" ;;
         *)
             echo "reproduce: there is no study $one" >&2
             exit 2

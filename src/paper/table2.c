@@ -34,7 +34,7 @@ static const int SINGLE[] = {2, 3, 1};
 enum { SINGLES = sizeof SINGLE / sizeof *SINGLE };
 
 /* The mean of the last AVERAGED of SAVES checkpoints is scored. */
-enum { AVERAGED = 5, SAVES = 50 };
+enum { AVERAGED = 5, SAVES = 20 };
 
 static enum heed_status plan(struct heed_study *s, struct heed_error *err)
 {
