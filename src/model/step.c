@@ -95,7 +95,8 @@ static void step_ops(struct run *r, const struct step_input *in, const struct st
     embedding_forward(&p, &w->embed.target, a->embed_tgt, in->id, in->pos, SITE_EMBED_TGT);
     struct mat x = decoder_forward(&p, w->decoder, a->decoder, a->embed_tgt, &in->view);
     struct mat y = final_norm(&p, &w->decoder_norm, &a->decoder_norm, x);
-    for (struct chunk c = {0}; head_next(&p, w->embed.output, &a->head, y, &c);)
+    struct head_acts head = head_of_step(&a->head, r->be->op);
+    for (struct chunk c = {0}; head_next(&p, w->embed.output, &head, y, &c);)
         r->be->op->topk(r->be, c.logits, shape->candidates,
                         wants ? in->want + (size_t)c.row * wants : NULL, wants,
                         score + c.row * found, id + c.row * found);

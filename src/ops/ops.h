@@ -353,6 +353,7 @@ struct ops {
     int chunk, chunk_rows; /* preferred largest number of elements, and of rows, of the chunk of
                             * logits that the model computes at a time */
     int step_rows;         /* preferred number of hypotheses per decoding step */
+    int step_chunk;        /* like chunk, for a decoding step; 0: all of its logits at once */
     bool panels;           /* TYPE_PACKED_I8 has the layout of panels.h and is read from host
                             * memory, so that a mapped file can be used without a copy */
     bool attend_forms;     /* attend takes the forms of attention besides the paper's */

@@ -20,22 +20,40 @@
  */
 #include "ops/cpu/forms.h"
 
-/* ---- sums and maxima of W vectors ---- */
+/* Most queries of a tile that is computed without panels of keys and values, as in decoding. */
+enum { FEW = 4 };
 
-/* Lane r of the result is the sum of the lanes of x[r], in lane order; x is overwritten. */
-INLINE vf sum_rows(vf x[W])
+/* ---- sums and maxima of the lanes of up to W vectors ---- */
+
+/* Lane r of the result is the sum of the lanes of x[r], in lane order, for r below n; x is
+ * overwritten. */
+INLINE vf sum_rows(vf x[W], int n)
 {
-    transpose(x);
-    vf r = x[0];
-    for (int l = 1; l < W; l++) r += x[l];
-    return r;
+    vf sum = {0};
+    if (n > FEW) {
+        transpose(x);
+        sum = x[0];
+        for (int l = 1; l < W; l++) sum += x[l];
+    } else {
+        for (int r = 0; r < n; r++) {
+            float s = x[r][0];
+            for (int l = 1; l < W; l++) s += x[r][l];
+            sum[r] = s;
+        }
+    }
+    return sum;
 }
-INLINE vf top_rows(vf x[W])
+INLINE vf top_rows(vf x[W], int n)
 {
-    transpose(x);
-    vf r = x[0];
-    for (int l = 1; l < W; l++) r = vf_max(r, x[l]);
-    return r;
+    vf top = vf_all(-INFINITY);
+    if (n > FEW) {
+        transpose(x);
+        top = x[0];
+        for (int l = 1; l < W; l++) top = vf_max(top, x[l]);
+    } else {
+        for (int r = 0; r < n; r++) top[r] = vf_top(x[r]);
+    }
+    return top;
 }
 
 /* ---- forward ---- */
@@ -85,11 +103,12 @@ INLINE void soften_as(const struct job *job, const struct tile *t, float *p, str
         int n = int_min(W, t->ni - g);
         struct key_span sees[W];
         vf part[W];
-        for (int r = 0; r < W; r++) {
-            sees[r] = r < n ? tile_sees_as(job, t, g + r, 1, window) : (struct key_span){0};
+        for (int r = 0; r < n; r++) {
+            sees[r] = tile_sees_as(job, t, g + r, 1, window);
             part[r] = mask_row(p + (g + r) * t->ld, sees[r]);
         }
-        vf old = load(run->top + g), top = vf_max(old, top_rows(part));
+        for (int r = n; r < W && n > FEW; r++) part[r] = (vf){0};
+        vf old = load(run->top + g), top = vf_max(old, top_rows(part, n));
         /* A row without a key has no finite top; 0 stands in for it, as exp(-inf - 0) is 0. */
         vf base = vf_pick(top == -INFINITY, vf_all(0.0f), top);
         vf scale = vf_exp(old - base);
@@ -99,7 +118,7 @@ INLINE void soften_as(const struct job *job, const struct tile *t, float *p, str
         }
         store(run->top + g, top);
         store(run->scale + g, scale);
-        store(run->sum + g, load(run->sum + g) * scale + sum_rows(part));
+        store(run->sum + g, load(run->sum + g) * scale + sum_rows(part, n));
     }
 }
 
@@ -132,64 +151,100 @@ static void finish(const struct job *job, const struct tile *t, float *o, struct
     store_rows(a->o, job->q0 + t->i, job->head * job->dv, o, job->ldv, t->ni, job->dv, 1.0f);
 }
 
-INLINE void score_one_as(const struct job *job, const struct tile *t, float *p, const float *q,
-                         enum type type)
+/* p [R][ld] = q [R][ldk] kT */
+INLINE void score_few_as(const struct job *job, const struct tile *t, float *p, const float *q,
+                         enum type type, const int R)
 {
     struct source k = key_rows(job, job->a->k, t->j, job->dk);
-    struct key_span s = tile_sees(job, t, 0, 1);
+    struct key_span s = tile_sees(job, t, 0, R);
     for (int j = span_start(s); j < s.to; j += W) {
-        vf sum = {0};
+        vf sum[FEW] = {0};
         for (int c = 0; c < job->dk; c += W) {
             vf x[W];
             load_block(x, &k, j, t->nj - j, c, job->dk, type);
 #pragma GCC unroll 16
-            for (int l = 0; l < W; l++) sum += q[c + l] * x[l];
+            for (int l = 0; l < W; l++)
+#pragma GCC unroll 4
+                for (int r = 0; r < R; r++) sum[r] += q[r * job->ldk + c + l] * x[l];
         }
-        store(p + j, sum);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++) store(p + r * t->ld + j, sum[r]);
     }
 }
 
-/* The scores of a single query, as in decoding. Its keys are used once, so they are transposed in
- * registers and not copied to a panel. The same sums in the same order as in scores(). */
-static void score_one(const struct job *job, const struct tile *t, float *p, const float *q)
-{
-    if (job->a->k.type == TYPE_BF16)
-        score_one_as(job, t, p, q, TYPE_BF16);
-    else
-        score_one_as(job, t, p, q, TYPE_F32);
-}
-
-INLINE void weigh_one_as(const struct job *job, const struct tile *t, float *o, bool add,
-                         const float *p, enum type type)
+/* o [R][ldv] = or += p [R][ld] v */
+INLINE void weigh_few_as(const struct job *job, const struct tile *t, float *o, bool add,
+                         const float *p, enum type type, const int R)
 {
     struct source v = key_rows(job, job->a->v, t->j, job->dv);
-    struct key_span s = tile_sees(job, t, 0, 1);
+    struct key_span s = tile_sees(job, t, 0, R);
     for (int c = 0; c < job->ldv; c += VECS * W) {
-        vf sum[VECS];
+        vf sum[FEW][VECS] = {0};
         int vecs = int_min(VECS, (job->ldv - c) / W);
 #pragma GCC unroll 4
-        for (int n = 0; n < VECS; n++) sum[n] = add && n < vecs ? load(o + c + n * W) : (vf){0};
+        for (int r = 0; r < R && add; r++)
+#pragma GCC unroll 4
+            for (int n = 0; n < VECS; n++)
+                if (n < vecs) sum[r][n] = load(o + r * job->ldv + c + n * W);
         for (int j = span_start(s); j < s.to; j++) {
             const char *row = source_row(&v, j);
 #pragma GCC unroll 4
-            for (int n = 0; n < VECS; n++)
-                if (n < vecs) sum[n] += p[j] * load_edge(row, c + n * W, job->dv, type);
+            for (int n = 0; n < VECS; n++) {
+                if (n >= vecs) break;
+                vf x = load_edge(row, c + n * W, job->dv, type);
+#pragma GCC unroll 4
+                for (int r = 0; r < R; r++) sum[r][n] += p[r * t->ld + j] * x;
+            }
         }
 #pragma GCC unroll 4
-        for (int n = 0; n < VECS; n++)
-            if (n < vecs) store(o + c + n * W, sum[n]);
+        for (int r = 0; r < R; r++)
+#pragma GCC unroll 4
+            for (int n = 0; n < VECS; n++)
+                if (n < vecs) store(o + r * job->ldv + c + n * W, sum[r][n]);
     }
 }
 
-/* Like weigh() for a single query: values are read from their matrix, not from a panel. The same
+/* The scores of a few queries, as in decoding. Their keys are used once, so they are transposed in
+ * registers and not copied to a panel. The same sums in the same order as in scores(). */
+static void score_few(const struct job *job, const struct tile *t, float *p, const float *q)
+{
+    bool narrow = job->a->k.type == TYPE_BF16;
+    switch (t->ni) {
+#define QUERIES_ARE(R)                                                                             \
+    case R:                                                                                        \
+        if (narrow)                                                                                \
+            score_few_as(job, t, p, q, TYPE_BF16, R);                                              \
+        else                                                                                       \
+            score_few_as(job, t, p, q, TYPE_F32, R);                                               \
+        break
+        QUERIES_ARE(1);
+        QUERIES_ARE(2);
+        QUERIES_ARE(3);
+        QUERIES_ARE(4);
+#undef QUERIES_ARE
+    }
+}
+
+/* Like weigh() for a few queries: values are read from their matrix, not from a panel. The same
  * sums in the same order. */
-static void weigh_one(const struct job *job, const struct tile *t, float *o, bool add,
+static void weigh_few(const struct job *job, const struct tile *t, float *o, bool add,
                       const float *p)
 {
-    if (job->a->v.type == TYPE_BF16)
-        weigh_one_as(job, t, o, add, p, TYPE_BF16);
-    else
-        weigh_one_as(job, t, o, add, p, TYPE_F32);
+    bool narrow = job->a->v.type == TYPE_BF16;
+    switch (t->ni) {
+#define QUERIES_ARE(R)                                                                             \
+    case R:                                                                                        \
+        if (narrow)                                                                                \
+            weigh_few_as(job, t, o, add, p, TYPE_BF16, R);                                         \
+        else                                                                                       \
+            weigh_few_as(job, t, o, add, p, TYPE_F32, R);                                          \
+        break
+        QUERIES_ARE(1);
+        QUERIES_ARE(2);
+        QUERIES_ARE(3);
+        QUERIES_ARE(4);
+#undef QUERIES_ARE
+    }
 }
 
 /* The work space of forward: the panels of one tile, and for relative the numbers and the sums of
@@ -219,15 +274,15 @@ static void forward_begin(const struct job *job, const struct tile *t, struct fo
            (size_t)t->ni * distances_width(job) * sizeof *m->weight_distances);
 }
 
-/* The scores of a tile, before softmax. single: the tile is one query */
+/* The scores of a tile, before softmax. few: the tile has at most FEW queries */
 static void forward_scores(const struct job *job, const struct tile *t, struct forward_panels *m,
-                           bool single)
+                           bool few)
 {
     const struct attention *a = job->a;
     if (a->additive.p)
         additive_scores(job, t, m->p, m->q, m->kt);
-    else if (single)
-        score_one(job, t, m->p, m->q);
+    else if (few)
+        score_few(job, t, m->p, m->q);
     else
         scores(job, t, m->p, m->q, job->ldk, m->kt, job->dk);
     change_scores(job, t, m->p, m->score_distances);
@@ -239,7 +294,7 @@ static void forward(const struct attention *a, const struct attend_tables *table
     struct forward_panels *m = work;
     struct running run;
     struct job job = job_make(a, tables, sentence, head);
-    bool single = last - first == 1 && !a->additive.p, relative = a->relative_k.p;
+    bool few = last - first <= FEW && !a->additive.p, relative = a->relative_k.p;
     int packed = -1; /* first key of the block that kt and v hold; -1: none */
     for (int i = first; i < last; i += job.queries) {
         struct tile t = tile_make(&job, i, last, 0);
@@ -249,16 +304,16 @@ static void forward(const struct attention *a, const struct attend_tables *table
         forward_begin(&job, &t, m, &run);
         do {
             t = tile_make(&job, i, last, j);
-            if (packed != j && !single) {
+            if (packed != j && !few) {
                 load_columns(m->kt, t.ld, key_rows(&job, a->k, j, job.dk), t.nj, job.dk);
                 load_rows(m->v, job.ldv, key_rows(&job, a->v, j, job.dv), t.nj, job.dv, 1.0f);
                 packed = j;
             }
-            forward_scores(&job, &t, m, single);
+            forward_scores(&job, &t, m, few);
             soften(&job, &t, m->p, &run);
             if (more) rescale(m->o, t.ni, job.ldv, run.scale);
-            if (single)
-                weigh_one(&job, &t, m->o, more, m->p);
+            if (few)
+                weigh_few(&job, &t, m->o, more, m->p);
             else
                 weigh(&job, &t, m->o, more, m->p, m->v, job.ldv);
             if (relative) {
@@ -327,7 +382,7 @@ static void load_queries(const struct job *job, const struct attention_grad *g,
                 part[r] += load(m->dout + at + c) * load(m->o + at + c);
             m->lse[from + r] = *(const float *)mat_at(a->lse, row + from + r, job->head);
         }
-        store(m->delta + from, sum_rows(part));
+        store(m->delta + from, sum_rows(part, W));
     }
     if (!a->relative_k.p) return;
     size_t bytes = (size_t)t->ni * distances_width(job) * sizeof *m->p_distances;

@@ -366,6 +366,7 @@ static const struct ops cpu_ops = {
     .host = true,
     .chunk = 8 << 20,
     .chunk_rows = 1024,
+    .step_chunk = 512 << 10, /* in a second-level cache, as far as possible, when topk reads it */
     .step_rows = 128,
     .panels = true,
     .attend_forms = true,
