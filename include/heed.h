@@ -242,10 +242,15 @@ enum heed_precision { HEED_F32, HEED_BF16 };
 HEED_API const char *heed_engine_note(const struct heed_engine *e, enum heed_precision precision);
 
 /* Parallel text: n source files with n target files line by line, or, where tgt is NULL, n files
- * of tab-separated pairs. */
+ * of tab-separated pairs. Training text that is made of several files may be mixed by weight or by
+ * temperature; elsewhere both are ignored. */
 struct heed_corpus {
     const char *const *src, *const *tgt;
     int n;
+    const double *weight; /* [n] how often an epoch reads each pair of a file: 2: twice; 0.5: it
+                           * reads half of them, and the next epoch the others; NULL: once */
+    double temperature;   /* T: files are read in proportion to their number of pairs to the power
+                           * of 1/T, as many pairs an epoch as there are; 0: by weight */
 };
 
 enum heed_event_kind {

@@ -214,6 +214,9 @@ static enum heed_status check_text(const struct heed_corpus *c, struct heed_erro
 static enum heed_status open_data(struct heed_trainer *t, struct heed_error *err)
 {
     const struct heed_train_options *o = &t->o;
+    char index[FILE_PATH_MAX];
+    enum heed_status s = file_join(index, sizeof index, o->out, "index", err);
+    if (s) return s;
     struct batch_options b = {.corpus = o->train,
                               .tokenizer = t->tokenizer,
                               .batch_tokens = o->batch_tokens,
@@ -223,6 +226,7 @@ static enum heed_status open_data(struct heed_trainer *t, struct heed_error *err
                               .seed = o->seed,
                               .subword_dropout = o->subword_dropout,
                               .shuffle = true,
+                              .index = index,
                               .start = t->at.cursor};
     struct validator_options v = {.corpus = o->valid,
                                   .tokenizer = t->tokenizer,
@@ -231,7 +235,7 @@ static enum heed_status open_data(struct heed_trainer *t, struct heed_error *err
                                   .dir = o->out,
                                   .step = t->at.step};
     if (train_options_translate(o)) v.tokenize = o->valid_tokenize;
-    enum heed_status s = batch_open(&t->batches, &b, err);
+    s = batch_open(&t->batches, &b, err);
     if (!s && o->valid.n) s = validator_open(&t->validator, t->p, &v, err);
     return s;
 }
