@@ -270,6 +270,14 @@ struct heed_expert {
     double dropped; /* part of these that were beyond its capacity */
 };
 
+/* What a run has read of a file of its training text. */
+struct heed_read {
+    const char *file; /* of heed_corpus.src */
+    int64_t pairs;    /* that it has */
+    double weight;    /* how often an epoch reads each of them, on average */
+    double times;     /* how often the run has read each of them, on average */
+};
+
 struct heed_event {
     enum heed_event_kind kind;
     int64_t step, epoch;
@@ -292,6 +300,10 @@ struct heed_event {
      * layers first, during the call; NULL otherwise */
     const struct heed_expert *expert;
     int layers, experts;
+    /* HEED_EVENT_START and HEED_EVENT_DONE: [reads] the files of the training text, during the
+     * call; NULL otherwise */
+    const struct heed_read *read;
+    int reads;
 };
 
 /* The figure of a validation that decides which is the best, for OUT/best and for patience: the

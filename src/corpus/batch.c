@@ -88,9 +88,11 @@ struct batches {
     struct batch_counts counts;
 
     /* the caller */
-    int turn;      /* the stage that batches are taken from */
-    int64_t at;    /* the number of its next batch */
-    bool finished; /* the last batch was handed out */
+    int turn;         /* the stage that batches are taken from */
+    int64_t at;       /* the number of its next batch */
+    bool finished;    /* the last batch was handed out */
+    double epochs;    /* how many were read, up to the batch that was handed out last */
+    int64_t *of_file; /* [corpus.n] pairs of each file */
     struct packed packed;
     int32_t *words;
     size_t words_cap;
@@ -344,6 +346,33 @@ static void *produce(void *arg)
     return NULL;
 }
 
+/* Notes how much was read, when the next batch is number s->at of stage g. */
+static void progress_note(struct batches *s, const struct stage *g)
+{
+    double part = g->plan.n && s->at < (int64_t)g->plan.n ? (double)s->at / (double)g->plan.n : 1;
+    if (!s->pairs) part = shuffle_progress(s->shared->shuffle, s->o.shard, g->number, part);
+    s->epochs = (double)g->epoch + part;
+}
+
+/* Pairs of each file. A corpus that is read from its start and shuffled fits into its first pool,
+ * so the file has been read to its end. */
+static enum heed_status files_note(struct batches *s, struct heed_error *err)
+{
+    int n = s->o.corpus.n;
+    s->of_file = malloc((size_t)n * sizeof *s->of_file);
+    if (!s->of_file) return error_memory(err, (size_t)n * sizeof *s->of_file, "a corpus");
+    for (int i = 0; i < n; i++)
+        s->of_file[i] =
+            s->pairs ? pairs_of_file(s->pairs, i) : shuffle_pairs(s->shared->shuffle, i);
+    return HEED_OK;
+}
+
+struct batch_file batch_file(const struct batches *s, int i)
+{
+    double weight = s->shared->shuffle ? shuffle_weight(s->shared->shuffle, i) : 1;
+    return (struct batch_file){s->of_file[i], weight, s->epochs * weight};
+}
+
 /* The first stage is prepared here and not in the background thread, so that batch_open reports a
  * problem with the files. */
 static enum heed_status stream_start(struct batches *s, struct heed_error *err)
@@ -361,7 +390,8 @@ static enum heed_status stream_start(struct batches *s, struct heed_error *err)
     bool there = g->epoch == s->o.start.epoch && g->number == s->o.start.pool;
     s->at = there ? s->o.start.batch : 0;
     g->ready = true;
-    return HEED_OK;
+    progress_note(s, g);
+    return files_note(s, err);
 }
 
 static enum heed_status producer_start(struct batches *s, struct heed_error *err)
@@ -415,6 +445,7 @@ void batch_free(struct batches *s)
     }
     pairs_free(s->pairs);
     batch_unshare(s->own);
+    free(s->of_file);
     free(s->words);
     free(s);
 }
@@ -498,6 +529,7 @@ enum heed_status batch_next(struct batches *s, const struct packed **b, struct b
     }
     if ((st = span_pack(s, g, &g->plan.span[s->at], err))) return st;
     s->at++;
+    progress_note(s, g);
     *after = (struct batch_cursor){g->epoch, g->number, s->at};
     if (s->at == (int64_t)g->plan.n)
         *after = g->pool->last ? (struct batch_cursor){.epoch = g->epoch + 1}

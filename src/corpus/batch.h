@@ -75,6 +75,17 @@ enum heed_status batch_open(struct batches **out, const struct batch_options *o,
 enum heed_status batch_next(struct batches *s, const struct packed **b, struct batch_cursor *after,
                             struct heed_error *err);
 struct batch_counts batch_counted(struct batches *s);
+
+/* What a run has read of a file of its corpus. */
+struct batch_file {
+    int64_t pairs; /* of the file */
+    double weight; /* how often an epoch reads each of them, on average */
+    double times;  /* how often each was read, on average, up to the batch that was handed out last,
+                    * in all epochs: those before the start of this stream count */
+};
+
+/* With shuffle; by the thread that calls batch_next. */
+struct batch_file batch_file(const struct batches *s, int i);
 void batch_free(struct batches *s);
 
 /* A batch of n sentences given as ids without marks; packed_free frees it. tgt may be NULL. */

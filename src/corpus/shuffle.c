@@ -115,6 +115,24 @@ int64_t shuffle_pools(const struct shuffle *s, int shard)
     return (shard_places(s, shard) + s->pool_pairs - 1) / s->pool_pairs;
 }
 
+int64_t shuffle_pairs(const struct shuffle *s, int i)
+{
+    return s->part[i].pairs;
+}
+
+double shuffle_weight(const struct shuffle *s, int i)
+{
+    return (double)s->part[i].draws / (double)s->part[i].pairs;
+}
+
+double shuffle_progress(const struct shuffle *s, int shard, int64_t number, double part)
+{
+    double places = (double)shard_places(s, shard);
+    double before = (double)number * (double)s->pool_pairs, here = places - before;
+    if (here > (double)s->pool_pairs) here = (double)s->pool_pairs;
+    return (before + part * here) / places;
+}
+
 static int draw_compare(const void *x, const void *y)
 {
     const struct draw *a = x, *b = y;

@@ -27,6 +27,12 @@ enum heed_status shuffle_open(struct shuffle **out, const struct shuffle_options
                               struct heed_error *err);
 void shuffle_free(struct shuffle *s);
 
+/* Pairs of file i, and how often an epoch draws each of them on average. */
+int64_t shuffle_pairs(const struct shuffle *s, int i);
+double shuffle_weight(const struct shuffle *s, int i);
+
+/* How much of an epoch a shard has read, from 0 to 1, behind a part (0 to 1) of a pool. */
+double shuffle_progress(const struct shuffle *s, int shard, int64_t number, double part);
 /* Pools of a shard in an epoch. */
 int64_t shuffle_pools(const struct shuffle *s, int shard);
 /* The pool is in the order of the files. o->text_bytes is not used. */
