@@ -98,9 +98,13 @@ struct heed_tokenizer_options {
     int vocab_size;          /* pieces in all, byte fallback and tags included */
     const char *const *tags; /* user-defined pieces that are never split, such as ">>de<<" */
     int tags_n;
+    int64_t sample; /* lines that are drawn from the files, all with the same probability, and
+                     * trained on; they are in memory. 0: all lines */
+    uint64_t seed;  /* decides which */
 };
 
-/* Trains on every line of the files (plain, .gz or .xz; tabs separate sentences). */
+/* Trains on the lines of the files (plain, .gz or .xz; tabs separate sentences), which are read
+ * twice, or once for a sample. */
 HEED_API enum heed_status heed_tokenizer_train(const char *const *paths, int n,
                                                const struct heed_tokenizer_options *o,
                                                const char *out_path, struct heed_error *err);

@@ -1,6 +1,6 @@
 #!/bin/bash
 # test_mix.sh - training text that is read through its index: files mixed by weight or temperature,
-# runs that are resumed, an index that is damaged, stale or cannot be written.
+# runs that are resumed, an index that is damaged, stale or cannot be written; `heed vocab --sample`.
 #
 # usage: test_mix.sh PROGRAM
 set -u
@@ -97,5 +97,17 @@ refuses 1 "a has 300 lines, .*b299 (ends after|has) 299" $train --src "$dir/a:2"
 mkdir "$dir/blocked"
 touch "$dir/blocked/index"
 refuses 1 "cannot create directory .*blocked/index" $train $mix --out "$dir/blocked"
+
+# ---- a vocabulary of a sample ----
+
+sum() {
+    accepts vocab --size 300 --quiet --out "$dir/v" "$@" "$dir/news.tsv" "$dir/web.tsv"
+    cksum <"$dir/v"
+}
+[ "$(sum)" = "$(sum --sample 400)" ] || fail "a sample of all lines is not all lines"
+[ "$(sum --sample 50)" = "$(sum --sample 50)" ] || fail "a sample is not the same each time"
+[ "$(sum --sample 50)" != "$(sum --sample 50 --seed 2)" ] || fail "the seed of a sample has no effect"
+[ "$(sum --sample 50)" != "$(sum)" ] || fail "a sample has no effect"
+refuses 2 "sample" vocab --size 300 --sample -1 --out "$dir/v" "$dir/news.tsv"
 
 exit "$((failures > 0))"
