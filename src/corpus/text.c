@@ -58,14 +58,20 @@ enum heed_status text_unchanged(const struct text *t, struct heed_error *err)
                      t->path, (long long)t->stamp.bytes, (long long)info.st_size);
 }
 
-static bool is_compressed(int fd)
+/* Looks at the first bytes. */
+static enum heed_status compression_find(const struct text *t, bool *compressed,
+                                         struct heed_error *err)
 {
-    unsigned char magic[6] = {0};
-    ssize_t n = pread(fd, magic, sizeof magic, 0);
-    return (n >= 2 && memcmp(magic, "\x1f\x8b", 2) == 0) || (n == 6 && memcmp(magic,
-                                                                              "\xfd"
-                                                                              "7zXZ\0",
-                                                                              6) == 0);
+    static const char gzip[] = "\x1f\x8b", xz[] = "\xfd\x37zXZ";
+    char magic[6] = {0};
+    for (size_t at = 0; at < sizeof magic;) {
+        ssize_t n = pread(t->fd, magic + at, sizeof magic - at, (off_t)at);
+        if (n < 0 && errno != EINTR) return error_errno(err, "cannot read %s", t->path);
+        if (n == 0) break;
+        if (n > 0) at += (size_t)n;
+    }
+    *compressed = memcmp(magic, gzip, 2) == 0 || memcmp(magic, xz, sizeof xz) == 0;
+    return HEED_OK;
 }
 
 enum heed_status text_open(struct text **out, const char *path, struct heed_error *err)
@@ -79,8 +85,9 @@ enum heed_status text_open(struct text **out, const char *path, struct heed_erro
     t->fd = -1;
     enum heed_status st = file_open(path, &t->fd, err);
     if (!st && fstat(t->fd, &info) != 0) st = error_errno(err, "cannot read %s", path);
-    bool compressed = !st && is_compressed(t->fd);
-    if (compressed) st = blocks_open(&t->blocks, t->fd, t->path, err);
+    bool compressed = false;
+    if (!st) st = compression_find(t, &compressed, err);
+    if (!st && compressed) st = blocks_open(&t->blocks, t->fd, t->path, err);
     if (st || (compressed && !t->blocks)) {
         text_free(t);
         if (!st) *out = NULL;
