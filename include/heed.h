@@ -98,9 +98,13 @@ struct heed_tokenizer_options {
     int vocab_size;          /* pieces in all, byte fallback and tags included */
     const char *const *tags; /* user-defined pieces that are never split, such as ">>de<<" */
     int tags_n;
+    int64_t sample; /* lines that are drawn from the files, all with the same probability, and
+                     * trained on; they are in memory. 0: all lines */
+    uint64_t seed;  /* decides which */
 };
 
-/* Trains on every line of the files (plain, .gz or .xz; tabs separate sentences). */
+/* Trains on the lines of the files (plain, .gz or .xz; tabs separate sentences), which are read
+ * twice, or once for a sample. */
 HEED_API enum heed_status heed_tokenizer_train(const char *const *paths, int n,
                                                const struct heed_tokenizer_options *o,
                                                const char *out_path, struct heed_error *err);
@@ -242,10 +246,15 @@ enum heed_precision { HEED_F32, HEED_BF16 };
 HEED_API const char *heed_engine_note(const struct heed_engine *e, enum heed_precision precision);
 
 /* Parallel text: n source files with n target files line by line, or, where tgt is NULL, n files
- * of tab-separated pairs. */
+ * of tab-separated pairs. Training text that is made of several files may be mixed by weight or by
+ * temperature; elsewhere both are ignored. */
 struct heed_corpus {
     const char *const *src, *const *tgt;
     int n;
+    const double *weight; /* [n] how often an epoch reads each pair of a file: 2: twice; 0.5: it
+                           * reads half of them, and the next epoch the others; NULL: once */
+    double temperature;   /* T: files are read in proportion to their number of pairs to the power
+                           * of 1/T, as many pairs an epoch as there are; 0: by weight */
 };
 
 enum heed_event_kind {
@@ -263,6 +272,14 @@ enum heed_event_kind {
 struct heed_expert {
     double share;   /* part of the choices of its layer that named the expert */
     double dropped; /* part of these that were beyond its capacity */
+};
+
+/* What a run has read of a file of its training text. */
+struct heed_read {
+    const char *file; /* of heed_corpus.src */
+    int64_t pairs;    /* that it has */
+    double weight;    /* how often an epoch reads each of them, on average */
+    double times;     /* how often the run has read each of them, on average */
 };
 
 struct heed_event {
@@ -287,6 +304,10 @@ struct heed_event {
      * layers first, during the call; NULL otherwise */
     const struct heed_expert *expert;
     int layers, experts;
+    /* HEED_EVENT_START and HEED_EVENT_DONE: [reads] the files of the training text, during the
+     * call; NULL otherwise */
+    const struct heed_read *read;
+    int reads;
 };
 
 /* The figure of a validation that decides which is the best, for OUT/best and for patience: the

@@ -41,7 +41,7 @@ static void on_event(void *user, const struct heed_event *e)
 static struct heed_train_options options(bool resume)
 {
     struct heed_train_options o = heed_train_defaults();
-    o.train = (struct heed_corpus){run.src_list, run.tgt_list, 1};
+    o.train = (struct heed_corpus){.src = run.src_list, .tgt = run.tgt_list, .n = 1};
     o.vocab = run.vocab;
     o.out = run.out;
     o.config = (struct heed_config){.d_model = 2,

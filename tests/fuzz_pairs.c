@@ -115,15 +115,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *name[2] = {fuzz_file_put(&file[0], text, (size_t)(cut - text)),
                            fuzz_file_put(&file[1], second, (size_t)(end - second))};
     bool parallel = data[0] & PARALLEL;
-    struct batch_options o = {.corpus = {name, parallel ? name + 1 : NULL, parallel ? 1 : 2},
-                              .tokenizer = tokenizer,
-                              .batch_tokens = 2 + data[2] % 64,
-                              .max_length = 2 + data[2] / 4,
-                              .threads = data[0] & THREADS ? 2 : 1,
-                              .seed = data[3],
-                              .subword_dropout = data[0] & SUBWORD ? 0.5f : 0,
-                              .shuffle = data[0] & SHUFFLE,
-                              .pool_tokens = 1 + data[1]};
+    struct batch_options o = {
+        .corpus = {.src = name, .tgt = parallel ? name + 1 : NULL, .n = parallel ? 1 : 2},
+        .tokenizer = tokenizer,
+        .batch_tokens = 2 + data[2] % 64,
+        .max_length = 2 + data[2] / 4,
+        .threads = data[0] & THREADS ? 2 : 1,
+        .seed = data[3],
+        .subword_dropout = data[0] & SUBWORD ? 0.5f : 0,
+        .shuffle = data[0] & SHUFFLE,
+        .pool_tokens = 1 + data[1]};
     uint64_t sum[BATCHES_MOST], again[1];
     struct batch_cursor cursor[BATCHES_MOST], ignored;
     int next = fuzz_next_fd();

@@ -89,7 +89,7 @@ static inline int tear_down(void **state)
 static inline struct heed_train_options options(const char *out)
 {
     struct heed_train_options o = heed_train_defaults();
-    o.train = (struct heed_corpus){place.src_list, place.tgt_list, 1};
+    o.train = (struct heed_corpus){.src = place.src_list, .tgt = place.tgt_list, .n = 1};
     o.vocab = place.vocab;
     o.out = out;
     o.config = (struct heed_config){.d_model = 16,

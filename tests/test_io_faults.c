@@ -89,6 +89,15 @@ EXPORTED ssize_t read(int fd, void *data, size_t n)
     return syscall(SYS_read, fd, data, n);
 }
 
+EXPORTED ssize_t pread(int fd, void *data, size_t n, off_t at)
+{
+    if (strikes(READS | TRANSFERS, CALLER)) {
+        if (errno) return -1;
+        n = (n + 2) / 3;
+    }
+    return syscall(SYS_pread64, fd, data, n, at);
+}
+
 EXPORTED ssize_t write(int fd, const void *data, size_t n)
 {
     if (strikes(WRITES | TRANSFERS, CALLER)) {
@@ -224,12 +233,15 @@ static void must_load(const char *dir)
 
 enum { STEPS = 3 };
 
+/* The training text has a weight, so that it is unpacked and read through an index. */
+static const double weight[] = {2};
+
 static struct heed_train_options training(const char *out)
 {
     static const char *list[1];
     struct heed_train_options o = options(out);
     list[0] = pairs;
-    o.train = o.valid = (struct heed_corpus){.src = list, .n = 1};
+    o.train = o.valid = (struct heed_corpus){.src = list, .n = 1, .weight = weight};
     o.batch_tokens = 64;
     o.steps = STEPS;
     o.save_every = o.valid_every = 1;

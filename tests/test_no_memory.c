@@ -425,9 +425,10 @@ static enum heed_status run_trainer(const struct heed_train_options *o, struct h
 static enum heed_status train_model(struct heed_error *err)
 {
     static const char *pairs[1];
+    static const double weight[] = {2}; /* so that the text is read through an index */
     struct heed_train_options o = training(dir_out);
     pairs[0] = compressed;
-    o.train = (struct heed_corpus){.src = pairs, .n = 1};
+    o.train = (struct heed_corpus){.src = pairs, .n = 1, .weight = weight};
     o.valid = o.train;
     o.valid_every = 1;
     return run_trainer(&o, err);

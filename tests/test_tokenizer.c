@@ -463,25 +463,34 @@ static void test_training_errors(void **state)
     free(wide);
     expect_training_error("", (struct heed_tokenizer_options){.vocab_size = 350}, HEED_EIO,
                           "name is empty");
-    expect_training_error(ok, (struct heed_tokenizer_options){350, twice, 2}, HEED_EARG,
-                          "given twice");
-    expect_training_error(ok, (struct heed_tokenizer_options){350, space, 1}, HEED_EARG, "a b");
-    expect_training_error(ok, (struct heed_tokenizer_options){350, mark, 1}, HEED_EARG, "<s>");
+    expect_training_error(
+        ok, (struct heed_tokenizer_options){.vocab_size = 350, .tags = twice, .tags_n = 2},
+        HEED_EARG, "given twice");
+    expect_training_error(
+        ok, (struct heed_tokenizer_options){.vocab_size = 350, .tags = space, .tags_n = 1},
+        HEED_EARG, "a b");
+    expect_training_error(
+        ok, (struct heed_tokenizer_options){.vocab_size = 350, .tags = mark, .tags_n = 1},
+        HEED_EARG, "<s>");
     static const char *const unusable[] = {"<0x41>", "a\u2581b", "\u2585", "a\x1b[1m",
                                            "a\x7f",  "",         ","};
     for (size_t i = 0; i < sizeof unusable / sizeof unusable[0]; i++)
-        expect_training_error(ok, (struct heed_tokenizer_options){350, &unusable[i], 1}, HEED_EARG,
-                              "is not usable: ");
+        expect_training_error(
+            ok,
+            (struct heed_tokenizer_options){.vocab_size = 350, .tags = &unusable[i], .tags_n = 1},
+            HEED_EARG, "is not usable: ");
     char long_tag[5000];
     const char *const long_tags[] = {long_tag};
     memset(long_tag, 'x', sizeof long_tag);
     long_tag[sizeof long_tag - 1] = '\0';
-    expect_training_error(ok, (struct heed_tokenizer_options){350, long_tags, 1}, HEED_EARG,
-                          "4999 bytes");
+    expect_training_error(
+        ok, (struct heed_tokenizer_options){.vocab_size = 350, .tags = long_tags, .tags_n = 1},
+        HEED_EARG, "4999 bytes");
     const char *nested[40]; /* "x", "xx", ... */
     for (int i = 0; i < 40; i++) nested[i] = long_tag + sizeof long_tag - 2 - i;
-    expect_training_error(ok, (struct heed_tokenizer_options){350, nested, 40}, HEED_EARG,
-                          "begins with 33 others");
+    expect_training_error(
+        ok, (struct heed_tokenizer_options){.vocab_size = 350, .tags = nested, .tags_n = 40},
+        HEED_EARG, "begins with 33 others");
     size_t n;
     char *text = corpus('\n');
     unsigned char *gz = gzip_of(text, strlen(text), &n);

@@ -310,7 +310,8 @@ static void test_validation_text_is_read_once(void **state)
     strcpy(tgt, in_place("valid.tgt"));
     write_task(src, tgt, 'a');
     struct heed_train_options o = options(in_place("valid-there"));
-    o.valid = (struct heed_corpus){(const char *[]){src}, (const char *[]){tgt}, 1};
+    o.valid =
+        (struct heed_corpus){.src = (const char *[]){src}, .tgt = (const char *[]){tgt}, .n = 1};
     o.valid_every = 4;
     o.steps = few(12, 4);
     o.event = note_figures;

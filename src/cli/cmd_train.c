@@ -189,10 +189,14 @@ static int parse(struct train *t, int argc, char **argv)
         .summary = "train a translation model on parallel text",
         .synopsis = "--pairs FILE --vocab FILE --out DIR [options]",
         .about =
-            "Text is shuffled within blocks of 64 MB. Shuffle a larger corpus that is made of\n"
-            "several sources beforehand, for example with shuf. Ctrl-C, SIGTERM and SIGHUP save a\n"
-            "checkpoint, print the command to go on with, and end the training; a second Ctrl-C,\n"
-            "at least a second later, ends it at once.",
+            "Every epoch reads all pairs in another order, whatever their number. Of several "
+            "files,\n"
+            "WEIGHT says how often an epoch reads each pair of one: news.tsv:2 twice, web.tsv:0.5\n"
+            "every other time. With --src and --tgt it follows the source file. For text of more\n"
+            "than 64 MB an index of its lines is kept in DIR/index.\n"
+            "Ctrl-C, SIGTERM and SIGHUP save a checkpoint, print the command to go on with, and "
+            "end\n"
+            "the training; a second Ctrl-C, at least a second later, ends it at once.",
         .example =
             "  heed train --pairs train.tsv.gz --valid-pairs dev.tsv --vocab vocab.model \\\n"
             "      --preset small --steps 20000 --valid-every 1000 --out model",

@@ -99,6 +99,23 @@ static void show_validation(struct progress *p, const struct heed_event *e)
         e->perplexity, scores, e->best ? "  best so far" : "");
 }
 
+/* Files of the training text, where there are several: how often each was read. */
+static void show_read(struct progress *p, const struct heed_event *e, bool all)
+{
+    char pairs[CLI_NUMBER_MAX];
+    for (int i = 0; i < e->reads && (e->reads > 1 || all); i++) {
+        const struct heed_read *r = &e->read[i];
+        bool weighted = r->weight < 0.9995 || r->weight > 1.0005;
+        char weight[32] = "", read[32] = "";
+        if (weighted) snprintf(weight, sizeof weight, ", weight %.3g", r->weight);
+        if (r->times >= 1)
+            snprintf(read, sizeof read, ", read %.3g times", r->times);
+        else if (r->times > 0)
+            snprintf(read, sizeof read, ", %.2g%% read", 100 * r->times);
+        say(p, "%s: %s pairs%s%s", r->file, cli_count(pairs, r->pairs), weight, read);
+    }
+}
+
 void progress_event(struct progress *p, const struct heed_event *e, bool stop)
 {
     if (p->quiet) return;
@@ -107,6 +124,7 @@ void progress_event(struct progress *p, const struct heed_event *e, bool stop)
     switch (e->kind) {
     case HEED_EVENT_START:
         if (e->text) say(p, "%s", e->text);
+        show_read(p, e, false);
         break;
     case HEED_EVENT_STEP:
         show_step(p, e);
@@ -128,6 +146,7 @@ void progress_event(struct progress *p, const struct heed_event *e, bool stop)
         p->drawn = false;
         say(p, "%s%s%s step%s, %s in this run", e->text ? e->text : "", e->text ? ": " : "", step,
             e->step == 1 ? "" : "s", cli_duration(time, e->seconds));
+        show_read(p, e, true);
         break;
     }
     if (stop && !p->stopping) {

@@ -7,7 +7,9 @@
 #include "cli/training.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 
@@ -26,6 +28,9 @@ void text_files_release(struct text_files *f)
     words_release(&f->pairs);
     words_release(&f->src);
     words_release(&f->tgt);
+    for (int i = 0; f->name && f->name[i]; i++) free(f->name[i]);
+    free(f->name);
+    free(f->weight);
 }
 
 void training_release(struct training *t)
@@ -54,6 +59,46 @@ int text_files_check(const struct text_files *f, const char *prefix, struct heed
     return OPTIONS_GO_ON;
 }
 
+/* ---- weights ---- */
+
+/* Where FILE:WEIGHT has its colon; NULL where no number is behind the last colon, or where there is
+ * a file that has the whole name. */
+static const char *weight_behind(const char *word, double *weight)
+{
+    const char *colon = strrchr(word, ':');
+    char *end;
+    if (!colon || colon == word || strspn(colon + 1, "0123456789.eE+-") != strlen(colon + 1))
+        return NULL;
+    *weight = strtod(colon + 1, &end);
+    if (end == colon + 1 || *end || access(word, F_OK) == 0) return NULL;
+    return colon;
+}
+
+/* Takes the weights off the names of the files. */
+static int weights_read(struct text_files *f, struct heed_corpus *out)
+{
+    int n = out->n, weights = 0;
+    f->name = calloc((size_t)n + 1, sizeof *f->name);
+    f->weight = calloc((size_t)n + 1, sizeof *f->weight);
+    if (!f->name || !f->weight) return cli_failure("out of memory");
+    for (int i = 0; i < n; i++) {
+        const char *word = out->src[i], *colon = weight_behind(word, &f->weight[i]);
+        if (!colon) f->weight[i] = 1;
+        weights += colon != NULL;
+        f->name[i] = strndup(word, colon ? (size_t)(colon - word) : strlen(word));
+        if (!f->name[i]) return cli_failure("out of memory");
+    }
+    if (weights && f->temperature > 0)
+        return cli_misuse("--temperature and the weights of files exclude each other");
+    if (f->temperature > 0 && n < 2)
+        return cli_misuse("--temperature has no effect on %d file%s: it mixes several", n,
+                          n == 1 ? "" : "s");
+    out->src = (const char *const *)f->name;
+    if (weights) out->weight = f->weight;
+    out->temperature = (double)f->temperature;
+    return OPTIONS_GO_ON;
+}
+
 /* The preset with what was given on top of it. */
 static enum heed_status set_config(struct training *t, struct heed_error *err)
 {
@@ -70,6 +115,7 @@ int training_check(struct training *t)
 {
     struct heed_error err = {0};
     int code = text_files_check(&t->text, "", &t->o.train);
+    if (code == OPTIONS_GO_ON) code = weights_read(&t->text, &t->o.train);
     if (code == OPTIONS_GO_ON) code = text_files_check(&t->valid, "valid-", &t->o.valid);
     if (code != OPTIONS_GO_ON) return code;
     if (set_config(t, &err) != HEED_OK) return cli_misuse("%s", err.text);
@@ -97,9 +143,12 @@ void training_text_options(struct option_table *table, struct training *t)
 {
     const struct option option[] = {
         {.help = "data"},
-        {"pairs", "FILE", "tab-separated pairs, plain, .gz or .xz", .words = &t->text.pairs},
-        {"src", "FILE", "source side, with --tgt line by line", .words = &t->text.src},
+        {"pairs", "FILE[:WEIGHT]", "tab-separated pairs, plain, .gz or .xz",
+         .words = &t->text.pairs},
+        {"src", "FILE[:WEIGHT]", "source side, with --tgt line by line", .words = &t->text.src},
         {"tgt", "FILE", "target side", .words = &t->text.tgt},
+        {"temperature", "T", "mix files by their number of pairs to the power of 1/T; 0: by weight",
+         .number = &t->text.temperature, .max = 1e6},
         {"valid-pairs", "FILE", "pairs for validation", .words = &t->valid.pairs},
         {"valid-src", "FILE", "source side for validation", .words = &t->valid.src},
         {"valid-tgt", "FILE", "target side for validation", .words = &t->valid.tgt},

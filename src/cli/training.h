@@ -18,6 +18,11 @@ enum {
 /* Files of parallel text: files of pairs, or files of sources with as many files of targets. */
 struct text_files {
     struct words pairs, src, tgt;
+    /* of training text, [n]: the names of the files of pairs or sources without the weights behind
+     * them, and the weights; NULL where no file has one */
+    char **name;
+    double *weight;
+    float temperature;
 };
 
 struct training {
@@ -49,7 +54,8 @@ void training_machine_options(struct option_table *table, struct training *t);
 /* Sets t->o from the options: OPTIONS_GO_ON, or an exit code after a sentence. Whether there is any
  * training text is up to the caller. */
 int training_check(struct training *t);
-/* The same for the files of one text; prefix is that of its options: "", "valid-". */
+/* The same for the files of one text, which has no weights; prefix is that of its options: "",
+ * "valid-". */
 int text_files_check(const struct text_files *f, const char *prefix, struct heed_corpus *out);
 void text_files_release(struct text_files *f);
 

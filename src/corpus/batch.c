@@ -5,14 +5,16 @@
  * the plan of its batches: the caller takes batches from one stage while a background thread
  * prepares the other. So at most two pools are in memory, and training does not wait for text.
  * batch_next itself packs a batch: it copies some hundred kilobytes, in less than a thousandth of
- * the time of a training step.
+ * the time of a training step. The background thread starts with the first batch_next, so that
+ * several streams are opened without their second pools being in the way of the first ones.
  *
  * A corpus that fits into one pool is tokenized once, and from then on both stages plan over that
  * pool. Under subword dropout it is tokenized again for every epoch.
  *
- * The mutex guards `ready` of a stage and the fields marked as shared below. A stage belongs to the
- * caller while it is ready and to the background thread while it is not. All other fields of the
- * producer belong to the background thread.
+ * The mutex of a stream guards `ready` of a stage and the fields marked as shared below. A stage
+ * belongs to the caller while it is ready and to the background thread while it is not. All other
+ * fields of the producer belong to the background thread. The mutex of batch_shared is held while a
+ * stream fills a pool: all threads that tokenize work for one stream, then for the next.
  *
  * A pair with a sentence longer than batch_tokens fits into no batch. It is dropped, like a pair
  * with a sentence longer than max_length.
@@ -21,16 +23,25 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "corpus/crew.h"
 #include "corpus/pack.h"
-#include "corpus/pool.h"
+#include "corpus/plan.h"
+#include "corpus/shuffle.h"
 #include "tokens/tokenizer.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Tokens of a pool: about 64 MB of ids. */
+/* Tokens of a pool that a whole corpus may fit into: about 64 MB of ids. */
 static const size_t POOL_TOKENS = 16 << 20;
+/* Pools of a larger corpus have so many batches, and at most so many tokens: few enough to be there
+ * soon, and enough that their last batch, which is not full, counts little. */
+enum { POOL_BATCHES = 64 };
+static const size_t DRAWN_TOKENS = 4 << 20;
+/* A stream gives up after so many epochs without a usable pair. A shard of a corpus that has hardly
+ * any may have none in one epoch, and some in the next. */
+enum { BARREN_EPOCHS = 16 };
 /* Bytes of text per token, roughly, in any language. Pools are measured in bytes of text. */
 enum { TOKEN_BYTES = 4 };
 
@@ -44,18 +55,26 @@ struct stage {
     bool ready;
 };
 
+struct batch_shared {
+    struct crew *crew;
+    struct shuffle *shuffle; /* NULL: the corpus is read from its start to its end */
+    pthread_mutex_t filling; /* held by the stream that uses the two */
+};
+
 struct batches {
     struct batch_options o;
+    struct batch_shared *shared, *own; /* own: freed with the stream; NULL: the caller's */
     struct pool_options fill;
     struct stage stage[2];
     struct pool pool[2];
 
     /* the producer */
-    struct pairs *pairs;
+    struct pairs *pairs;   /* NULL: pairs are drawn by shared->shuffle */
     struct pool *whole;    /* the pool that holds the whole corpus; NULL: the corpus is streamed */
     int64_t epoch, number; /* the pool to prepare next */
     struct batch_counts so_far; /* counts of the epoch being read */
     bool complete;              /* so_far counts from the first pool of the epoch on */
+    int barren;                 /* epochs in a row without a usable pair */
     pthread_t thread;
     bool started;
     atomic_bool stop;
@@ -69,13 +88,127 @@ struct batches {
     struct batch_counts counts;
 
     /* the caller */
-    int turn;      /* the stage that batches are taken from */
-    int64_t at;    /* the number of its next batch */
-    bool finished; /* the last batch was handed out */
+    int turn;         /* the stage that batches are taken from */
+    int64_t at;       /* the number of its next batch */
+    bool finished;    /* the last batch was handed out */
+    double epochs;    /* how many were read, up to the batch that was handed out last */
+    int64_t *of_file; /* [corpus.n] pairs of each file */
     struct packed packed;
     int32_t *words;
     size_t words_cap;
 };
+
+/* ---- what streams share ---- */
+
+static int shards_of(const struct batch_options *o)
+{
+    return o->shards > 0 ? o->shards : 1;
+}
+
+/* Bytes of text of a pool with so many tokens. */
+static size_t pool_bytes(size_t tokens)
+{
+    /* A plan has 32-bit indices. */
+    if (tokens > UINT32_MAX / TOKEN_BYTES) tokens = UINT32_MAX / TOKEN_BYTES;
+    return tokens * TOKEN_BYTES;
+}
+
+static size_t whole_bytes(const struct batch_options *o)
+{
+    return pool_bytes(o->pool_tokens ? o->pool_tokens : POOL_TOKENS);
+}
+
+static size_t drawn_bytes(const struct batch_options *o)
+{
+    size_t tokens = 2 * POOL_BATCHES * (size_t)o->batch_tokens;
+    if (tokens > DRAWN_TOKENS) tokens = DRAWN_TOKENS;
+    return pool_bytes(o->pool_tokens ? o->pool_tokens : tokens);
+}
+
+static bool is_weighted(const struct heed_corpus *c)
+{
+    bool weighted = c->temperature > 0 && c->temperature != 1 && c->n > 1;
+    for (int i = 0; c->weight && !(c->temperature > 0) && i < c->n; i++)
+        weighted = weighted || c->weight[i] != 1;
+    return weighted;
+}
+
+/* *fits: one pool takes the whole corpus. */
+static enum heed_status corpus_fits(const struct batch_options *o, bool *fits,
+                                    struct heed_error *err)
+{
+    struct pool_options fill = {.text_bytes = whole_bytes(o)};
+    struct pairs *pairs;
+    enum heed_status st = pairs_open(&pairs, &o->corpus, err);
+    if (st) return st;
+    st = pool_skip(pairs, &fill, fits, err);
+    pairs_free(pairs);
+    return st;
+}
+
+static enum heed_status shared_open(struct batch_shared *s, const struct batch_options *o,
+                                    struct heed_error *err)
+{
+    const struct crew_options crew = {o->tokenizer, o->subword_dropout, o->threads};
+    bool fits = true;
+    enum heed_status st = crew_open(&s->crew, &crew, err);
+    if (!st && o->shuffle) st = corpus_fits(o, &fits, err);
+    bool drawn = o->shuffle && (!fits || shards_of(o) > 1 || is_weighted(&o->corpus));
+    if (st || !drawn) return st;
+    const struct shuffle_options shuffle = {.corpus = o->corpus,
+                                            .index = o->index,
+                                            .shards = shards_of(o),
+                                            .threads = crew_threads(s->crew),
+                                            .text_bytes = drawn_bytes(o),
+                                            .seed = o->seed};
+    return shuffle_open(&s->shuffle, &shuffle, err);
+}
+
+static enum heed_status options_check(const struct batch_options *o, struct heed_error *err)
+{
+    const struct batch_cursor *c = &o->start;
+    if (o->batch_tokens < 2 || o->max_length < 2)
+        return error_set(err, HEED_EARG,
+                         "batch_tokens is %d and max_length is %d, expected at least 2 of each (a "
+                         "token and its mark)",
+                         o->batch_tokens, o->max_length);
+    if (o->shard < 0 || o->shard >= shards_of(o))
+        return error_set(err, HEED_EARG, "the shard is %d, expected 0 to %d", o->shard,
+                         shards_of(o) - 1);
+    if (c->epoch < 0 || c->pool < 0 || c->batch < 0)
+        return error_set(
+            err, HEED_EARG,
+            "the data cursor is epoch %lld, pool %lld, batch %lld, expected none below 0",
+            (long long)c->epoch, (long long)c->pool, (long long)c->batch);
+    return HEED_OK;
+}
+
+enum heed_status batch_share(struct batch_shared **out, const struct batch_options *o,
+                             struct heed_error *err)
+{
+    enum heed_status st = options_check(o, err);
+    if (st) return st;
+    struct batch_shared *s = calloc(1, sizeof *s);
+    if (!s) return error_memory(err, sizeof *s, "a corpus");
+    pthread_mutex_init(&s->filling, NULL);
+    if ((st = shared_open(s, o, err))) {
+        batch_unshare(s);
+        return st;
+    }
+    *out = s;
+    return HEED_OK;
+}
+
+void batch_unshare(struct batch_shared *s)
+{
+    if (!s) return;
+    shuffle_free(s->shuffle);
+    crew_free(s->crew);
+    pthread_mutex_destroy(&s->filling);
+    free(s);
+}
+
+/* ---- the producer ---- */
 
 static enum heed_status nothing_usable(const struct batches *s, struct heed_error *err)
 {
@@ -83,7 +216,7 @@ static enum heed_status nothing_usable(const struct batches *s, struct heed_erro
     return error_set(err, HEED_EFORMAT,
                      "no usable pair in %s%s: %lld have an empty side, %lld are longer than the %d "
                      "tokens that %s allows",
-                     pairs_name(s->pairs), s->o.corpus.n > 1 ? " and the files after it" : "",
+                     s->o.corpus.src[0], s->o.corpus.n > 1 ? " and the files after it" : "",
                      (long long)c->empty, (long long)c->longer, s->fill.longest,
                      s->o.batch_tokens < s->o.max_length ? "batch_tokens" : "max_length");
 }
@@ -106,22 +239,34 @@ static void epoch_begin(struct batches *s)
     s->number = 0;
     s->so_far = (struct batch_counts){0};
     s->complete = true;
-    pairs_rewind(s->pairs);
+    if (s->pairs) pairs_rewind(s->pairs);
 }
 
-/* Fills g's pool with the next pairs of the corpus. */
+static enum heed_status pool_next(struct batches *s, struct pool *p, struct heed_error *err)
+{
+    struct batch_shared *by = s->shared;
+    pthread_mutex_lock(&by->filling);
+    enum heed_status st = s->pairs ? pool_fill(p, s->pairs, by->crew, &s->fill, err)
+                                   : shuffle_fill(by->shuffle, p, by->crew, s->o.shard, s->epoch,
+                                                  s->number, &s->fill, err);
+    pthread_mutex_unlock(&by->filling);
+    return st;
+}
+
+/* Fills g's pool with the next pairs of the epoch. */
 static enum heed_status stage_fill(struct batches *s, struct stage *g, struct heed_error *err)
 {
     g->pool = s->whole;
     if (g->pool) return HEED_OK;
     g->pool = &s->pool[g - s->stage];
     s->fill.random = random_at(s->o.seed, (uint64_t)s->epoch, SUBWORD_SITE);
-    enum heed_status st = pool_fill(g->pool, s->pairs, &s->fill, err);
+    enum heed_status st = pool_next(s, g->pool, err);
     if (st || atomic_load(&s->stop)) return st;
     counts_note(s, g->pool);
     if (!g->pool->last) return HEED_OK;
-    if (s->complete && s->so_far.pairs == 0) return nothing_usable(s, err);
-    if (s->number == 0 && s->o.subword_dropout == 0) s->whole = g->pool;
+    s->barren = s->complete && s->so_far.pairs == 0 ? s->barren + 1 : 0;
+    if (s->barren == (shards_of(&s->o) > 1 ? BARREN_EPOCHS : 1)) return nothing_usable(s, err);
+    if (s->pairs && s->number == 0 && s->o.subword_dropout == 0) s->whole = g->pool;
     return HEED_OK;
 }
 
@@ -151,10 +296,12 @@ static enum heed_status stage_prepare(struct batches *s, struct stage *g, struct
  * behind the last pool means the beginning of the next epoch. */
 static enum heed_status start_seek(struct batches *s, struct heed_error *err)
 {
+    int64_t pool = s->o.start.pool;
     s->epoch = s->o.start.epoch;
-    s->complete = s->o.start.pool == 0;
-    bool last = false;
-    for (; s->number < s->o.start.pool && !last; s->number++) {
+    s->complete = pool == 0;
+    bool last = !s->pairs && pool >= shuffle_pools(s->shared->shuffle, s->o.shard);
+    if (!s->pairs) s->number = pool;
+    for (; s->number < pool && !last; s->number++) {
         enum heed_status st = pool_skip(s->pairs, &s->fill, &last, err);
         if (st) return st;
     }
@@ -199,43 +346,39 @@ static void *produce(void *arg)
     return NULL;
 }
 
-static enum heed_status options_check(const struct batch_options *o, struct heed_error *err)
+/* Notes how much was read, when the next batch is number s->at of stage g. */
+static void progress_note(struct batches *s, const struct stage *g)
 {
-    const struct batch_cursor *c = &o->start;
-    if (o->batch_tokens < 2 || o->max_length < 2)
-        return error_set(err, HEED_EARG,
-                         "batch_tokens is %d and max_length is %d, expected at least 2 of each (a "
-                         "token and its mark)",
-                         o->batch_tokens, o->max_length);
-    if (c->epoch < 0 || c->pool < 0 || c->batch < 0)
-        return error_set(
-            err, HEED_EARG,
-            "the data cursor is epoch %lld, pool %lld, batch %lld, expected none below 0",
-            (long long)c->epoch, (long long)c->pool, (long long)c->batch);
+    double part = g->plan.n && s->at < (int64_t)g->plan.n ? (double)s->at / (double)g->plan.n : 1;
+    if (!s->pairs) part = shuffle_progress(s->shared->shuffle, s->o.shard, g->number, part);
+    s->epochs = (double)g->epoch + part;
+}
+
+/* Pairs of each file. A corpus that is read from its start and shuffled fits into its first pool,
+ * so the file has been read to its end. */
+static enum heed_status files_note(struct batches *s, struct heed_error *err)
+{
+    int n = s->o.corpus.n;
+    s->of_file = malloc((size_t)n * sizeof *s->of_file);
+    if (!s->of_file) return error_memory(err, (size_t)n * sizeof *s->of_file, "a corpus");
+    for (int i = 0; i < n; i++)
+        s->of_file[i] =
+            s->pairs ? pairs_of_file(s->pairs, i) : shuffle_pairs(s->shared->shuffle, i);
     return HEED_OK;
 }
 
-static void limits_set(struct batches *s)
+struct batch_file batch_file(const struct batches *s, int i)
 {
-    const struct batch_options *o = &s->o;
-    size_t tokens = o->pool_tokens ? o->pool_tokens : POOL_TOKENS;
-    /* A plan has 32-bit indices. */
-    if (tokens > UINT32_MAX / TOKEN_BYTES) tokens = UINT32_MAX / TOKEN_BYTES;
-    s->fill = (struct pool_options){
-        .tokenizer = o->tokenizer,
-        .text_bytes = tokens * TOKEN_BYTES,
-        .longest = o->max_length < o->batch_tokens ? o->max_length : o->batch_tokens,
-        .threads = o->threads,
-        .subword_dropout = o->subword_dropout,
-        .stop = &s->stop,
-    };
+    double weight = s->shared->shuffle ? shuffle_weight(s->shared->shuffle, i) : 1;
+    return (struct batch_file){s->of_file[i], weight, s->epochs * weight};
 }
 
 /* The first stage is prepared here and not in the background thread, so that batch_open reports a
  * problem with the files. */
 static enum heed_status stream_start(struct batches *s, struct heed_error *err)
 {
-    enum heed_status st = pairs_open(&s->pairs, &s->o.corpus, err);
+    enum heed_status st = HEED_OK;
+    if (!s->shared->shuffle) st = pairs_open(&s->pairs, &s->o.corpus, err);
     if (!st) st = start_seek(s, err);
     if (st) return st;
     if (!s->o.shuffle && s->epoch > 0) { /* the one pass there is without shuffling is over */
@@ -247,9 +390,15 @@ static enum heed_status stream_start(struct batches *s, struct heed_error *err)
     bool there = g->epoch == s->o.start.epoch && g->number == s->o.start.pool;
     s->at = there ? s->o.start.batch : 0;
     g->ready = true;
-    int why = pthread_create(&s->thread, NULL, produce, s);
-    s->started = why == 0;
+    progress_note(s, g);
+    return files_note(s, err);
+}
+
+static enum heed_status producer_start(struct batches *s, struct heed_error *err)
+{
+    int why = s->started ? 0 : pthread_create(&s->thread, NULL, produce, s);
     if (why) return error_set(err, HEED_ENOMEM, "cannot start a thread: %s", strerror(why));
+    s->started = true;
     return HEED_OK;
 }
 
@@ -261,11 +410,18 @@ enum heed_status batch_open(struct batches **out, const struct batch_options *o,
     struct batches *s = calloc(1, sizeof *s);
     if (!s) return error_memory(err, sizeof *s, "a stream of batches");
     s->o = *o;
+    s->fill = (struct pool_options){
+        .text_bytes = whole_bytes(o),
+        .longest = o->max_length < o->batch_tokens ? o->max_length : o->batch_tokens,
+        .stop = &s->stop,
+    };
     atomic_init(&s->stop, false);
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
-    limits_set(s);
-    if ((st = stream_start(s, err))) {
+    if (!o->shared) st = batch_share(&s->own, o, err);
+    s->shared = o->shared ? o->shared : s->own;
+    if (!st) st = stream_start(s, err);
+    if (st) {
         batch_free(s);
         return st;
     }
@@ -288,6 +444,8 @@ void batch_free(struct batches *s)
         pool_release(&s->pool[i]);
     }
     pairs_free(s->pairs);
+    batch_unshare(s->own);
+    free(s->of_file);
     free(s->words);
     free(s);
 }
@@ -361,7 +519,8 @@ enum heed_status batch_next(struct batches *s, const struct packed **b, struct b
                             struct heed_error *err)
 {
     struct stage *g;
-    enum heed_status st = stage_wait(s, &g, err);
+    enum heed_status st = s->finished ? HEED_OK : producer_start(s, err);
+    if (!st) st = stage_wait(s, &g, err);
     if (st) return st;
     if (!g) {
         *b = NULL;
@@ -370,6 +529,7 @@ enum heed_status batch_next(struct batches *s, const struct packed **b, struct b
     }
     if ((st = span_pack(s, g, &g->plan.span[s->at], err))) return st;
     s->at++;
+    progress_note(s, g);
     *after = (struct batch_cursor){g->epoch, g->number, s->at};
     if (s->at == (int64_t)g->plan.n)
         *after = g->pool->last ? (struct batch_cursor){.epoch = g->epoch + 1}

@@ -18,6 +18,7 @@ struct pairs {
     struct heed_lines *in2; /* the target file being read */
     int64_t lines;          /* pairs taken from the file being read */
     int64_t taken;          /* pairs taken from all files */
+    int64_t *of_file;       /* [n] pairs of each file that was read to its end; -1: not known */
     struct pair current;
     bool held; /* current was read and is not taken yet */
 };
@@ -75,8 +76,10 @@ enum heed_status pairs_open(struct pairs **out, const struct heed_corpus *c, str
     p->n = c->n;
     p->src = names_copy(c->src, c->n);
     if (c->tgt) p->tgt = names_copy(c->tgt, c->n);
+    p->of_file = malloc((size_t)c->n * sizeof *p->of_file);
+    for (int i = 0; p->of_file && i < c->n; i++) p->of_file[i] = -1;
     enum heed_status st;
-    if (!p->src || (c->tgt && !p->tgt))
+    if (!p->src || (c->tgt && !p->tgt) || !p->of_file)
         st = error_memory(err, (size_t)c->n * sizeof *p->src, "the names of a corpus");
     else
         st = files_check(p, err);
@@ -94,6 +97,7 @@ void pairs_free(struct pairs *p)
     file_end(p);
     names_free(p->src, p->n);
     names_free(p->tgt, p->n);
+    free(p->of_file);
     free(p);
 }
 
@@ -144,23 +148,28 @@ static enum heed_status sides_read(struct pairs *p, struct heed_error *err)
     return HEED_OK;
 }
 
-/* Reads a line and splits it at its first two tabs. */
+bool pair_split(struct pair *out, const char *line, size_t len)
+{
+    const char *tab = memchr(line, '\t', len);
+    if (!tab && len > 0) return false;
+    *out = (struct pair){.src = line, .tgt = tab ? tab + 1 : line};
+    if (!tab) return true;
+    out->src_len = (size_t)(tab - line);
+    out->tgt_len = len - out->src_len - 1;
+    const char *second = memchr(out->tgt, '\t', out->tgt_len);
+    if (second) out->tgt_len = (size_t)(second - out->tgt);
+    return true;
+}
+
 static enum heed_status columns_read(struct pairs *p, struct heed_error *err)
 {
-    struct pair *x = &p->current;
+    const char *line;
     size_t len;
-    enum heed_status st = input_line(p->in, &x->src, &len, err);
-    if (st || !x->src) return st;
-    const char *tab = memchr(x->src, '\t', len);
-    if (!tab && len > 0)
-        return error_set(err, HEED_EFORMAT, "%s, line %lld: no tab between source and target",
-                         p->src[p->file], (long long)p->lines + 1);
-    x->src_len = tab ? (size_t)(tab - x->src) : 0;
-    x->tgt = tab ? tab + 1 : x->src;
-    x->tgt_len = tab ? len - x->src_len - 1 : 0;
-    const char *second = memchr(x->tgt, '\t', x->tgt_len);
-    if (second) x->tgt_len = (size_t)(second - x->tgt);
-    return HEED_OK;
+    enum heed_status st = input_line(p->in, &line, &len, err);
+    p->current = (struct pair){0};
+    if (st || !line || pair_split(&p->current, line, len)) return st;
+    return error_set(err, HEED_EFORMAT, "%s, line %lld: no tab between source and target",
+                     p->src[p->file], (long long)p->lines + 1);
 }
 
 enum heed_status pairs_peek(struct pairs *p, struct pair *out, struct heed_error *err)
@@ -172,6 +181,7 @@ enum heed_status pairs_peek(struct pairs *p, struct pair *out, struct heed_error
         p->held = p->current.src != NULL;
         if (p->held) break;
         if (p->lines == 0) return error_set(err, HEED_EFORMAT, "%s is empty", p->src[p->file]);
+        p->of_file[p->file] = p->lines;
         file_end(p);
         p->file++;
     }
@@ -184,6 +194,11 @@ void pairs_take(struct pairs *p)
     p->lines += p->held;
     p->taken += p->held;
     p->held = false;
+}
+
+int64_t pairs_of_file(const struct pairs *p, int i)
+{
+    return p->of_file[i];
 }
 
 int64_t pairs_taken(const struct pairs *p)

@@ -15,14 +15,19 @@ struct pair {
     size_t src_len, tgt_len;
 };
 
+/* Splits a line of a file of pairs at its first two tabs; false where a line that is not empty has
+ * none. Text after a second tab is ignored, and an empty line is a pair of empty sentences. */
+bool pair_split(struct pair *out, const char *line, size_t len);
+
 /* Every file is opened once, so that a missing one is seen now. Copies the names. */
 enum heed_status pairs_open(struct pairs **out, const struct heed_corpus *c,
                             struct heed_error *err);
 /* The next pair, which stays the next one until pairs_take; its memory is valid until pairs_peek is
- * called after that. In a file of pairs, text after a second tab is ignored, and an empty line is a
- * pair of empty sentences. */
+ * called after that. */
 enum heed_status pairs_peek(struct pairs *p, struct pair *out, struct heed_error *err);
 void pairs_take(struct pairs *p);
+/* Pairs of file i, if it was read to its end since the corpus was opened; else -1. */
+int64_t pairs_of_file(const struct pairs *p, int i);
 /* How many pairs were taken, which is also the number of the next pair, from 0. */
 int64_t pairs_taken(const struct pairs *p);
 /* Back to the first pair. */

@@ -7,6 +7,7 @@
  */
 #include "base/error.h"
 #include "base/file.h"
+#include "base/random.h"
 #include "base/utf8.h"
 #include "corpus/input.h"
 #include "tokens/sentencepiece.hh"
@@ -19,6 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <pthread.h>
 #include <sentencepiece_trainer.h>
 #include <string>
@@ -58,6 +60,13 @@ size_t unspaced(std::string_view sentence)
     }
     return bytes;
 }
+
+/* The text to train on: the lines of files, or lines that were drawn from them. */
+struct source {
+    const char *const *paths;
+    int n;
+    const std::vector<std::string> *drawn; /* NULL: all lines of the files */
+};
 
 /* How many of the `total` sentences of a corpus are used. */
 struct sample {
@@ -111,8 +120,8 @@ class Sentences : public sentencepiece::SentenceIterator
 {
   public:
     /* threads: how many SentencePiece will start when it has all sentences; 0: it starts none. */
-    Sentences(const char *const *paths, int n, sample part, int threads)
-        : paths_(paths), n_(n), part_(part), threads_(threads)
+    Sentences(const source &from, sample part, int threads)
+        : from_(from), part_(part), threads_(threads)
     {
         Next();
     }
@@ -181,9 +190,15 @@ class Sentences : public sentencepiece::SentenceIterator
     }
     bool line_next()
     {
+        if (from_.drawn) {
+            if (at_ == from_.drawn->size()) return false;
+            line_ = (*from_.drawn)[at_].data();
+            left_ = (*from_.drawn)[at_++].size();
+            return true;
+        }
         if (!in_) {
-            if (file_ == n_) return false;
-            failed_ = input_open(&in_, paths_[file_], &error_);
+            if (file_ == from_.n) return false;
+            failed_ = input_open(&in_, from_.paths[file_], &error_);
             if (failed_) return false;
         }
         failed_ = input_line(in_, &line_, &left_, &error_);
@@ -196,15 +211,15 @@ class Sentences : public sentencepiece::SentenceIterator
         return true;
     }
 
-    const char *const *paths_;
-    int n_;
+    source from_;
     sample part_;
     int threads_;
     size_t bytes_ = 0; /* normalized_bytes of the sentences so far */
     int64_t seen_ = 0, longer_ = 0;
     int file_ = 0;
+    size_t at_ = 0; /* the next of the lines that were drawn */
     struct heed_lines *in_ = nullptr;
-    const char *line_ = nullptr; /* the rest of the line being read, in the memory of in_ */
+    const char *line_ = nullptr; /* the rest of the line being read, in memory of in_ or from_ */
     size_t left_ = 0;
     std::string value_;
     bool done_ = false;
@@ -233,9 +248,11 @@ void survey_add(survey *s, const std::string &sentence)
     }
 }
 
-enum heed_status survey_make(survey *s, const char *const *paths, int n, struct heed_error *err)
+enum heed_status survey_make(survey *s, const source &from, struct heed_error *err)
 {
-    Sentences all(paths, n, {1, 1}, 0);
+    const char *const *paths = from.paths;
+    int n = from.n;
+    Sentences all(from, {1, 1}, 0);
     for (; !all.done(); all.Next()) survey_add(s, all.value());
     if (all.failed(err)) return all.failed(err);
     const char *others = n > 1 ? " and the files after it" : "";
@@ -356,19 +373,47 @@ enum heed_status train_error(const sentencepiece::util::Status &status, int voca
                      words.c_str());
 }
 
+/* Draws o->sample lines of the files in one pass: the i-th line takes the place of one that was
+ * drawn before with a probability of sample / i (reservoir sampling). */
+enum heed_status lines_draw(const char *const *paths, int n, const struct heed_tokenizer_options *o,
+                            std::vector<std::string> *out, struct heed_error *err)
+{
+    uint64_t random = o->seed, seen = 0;
+    enum heed_status st = HEED_OK;
+    for (int i = 0; i < n && !st; i++) {
+        struct heed_lines *opened = nullptr;
+        if ((st = input_open(&opened, paths[i], err))) break;
+        std::unique_ptr<struct heed_lines, void (*)(struct heed_lines *)> in(opened, input_free);
+        const char *line;
+        size_t len;
+        while (!(st = input_line(opened, &line, &len, err)) && line) {
+            if (seen++ < uint64_t(o->sample)) {
+                out->emplace_back(line, len);
+                continue;
+            }
+            uint64_t place = random_below(&random, seen);
+            if (place < uint64_t(o->sample)) (*out)[place].assign(line, len);
+        }
+    }
+    return st;
+}
+
 enum heed_status train(const char *const *paths, int n, const struct heed_tokenizer_options *o,
                        std::string *model, struct heed_error *err)
 {
     std::string tags;
+    std::vector<std::string> drawn;
+    source from = {paths, n, o->sample ? &drawn : nullptr};
     survey all;
     enum heed_status st = tags_join(o, &tags, err);
-    if (!st) st = survey_make(&all, paths, n, err);
+    if (!st && o->sample) st = lines_draw(paths, n, o, &drawn, err);
+    if (!st) st = survey_make(&all, from, err);
     if (st) return st;
     sample part = sample_choose(all);
     /* SentencePiece stores the sentences twice: as they are and normalized. */
     size_t bytes = size_t(2 * double(all.bytes) * double(part.keep) / double(part.total));
     int threads = threads_fit(TRAIN_THREADS, bytes) ? TRAIN_THREADS : 1;
-    Sentences sentences(paths, n, part, threads);
+    Sentences sentences(from, part, threads);
     std::unordered_map<std::string, std::string> args = {
         {"model_type", "bpe"},
         {"vocab_size", std::to_string(o->vocab_size)},
@@ -430,6 +475,11 @@ enum heed_status heed_tokenizer_train(const char *const *paths, int n,
     if (o->vocab_size > PIECES_MAX)
         return error_set(err, HEED_EARG, "a vocabulary of %d pieces is too large: %d is the most",
                          o->vocab_size, PIECES_MAX);
+    if (o->sample < 0)
+        return error_set(err, HEED_EARG,
+                         "the sample has %lld lines, expected at least 1, or 0 for "
+                         "all",
+                         static_cast<long long>(o->sample));
     if ((wrong = output_check(paths, n, out_path, err))) return wrong;
     return guarded("training a vocabulary", err, [&] {
         std::string model;

@@ -7,11 +7,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/locale.h"
 #include "store/crc.h"
 
 /* A file of up to SAMPLES * SAMPLE bytes is read whole. Of a larger file SAMPLES pieces of SAMPLE
@@ -99,4 +101,33 @@ enum heed_status fingerprint_corpus(char out[FINGERPRINT_MAX], const struct heed
         snprintf(out, FINGERPRINT_MAX, "%d file%s, %" PRIu64 " bytes, crc32 %08" PRIx32, files,
                  files > 1 ? "s" : "", s.bytes, s.crc);
     return HEED_OK;
+}
+
+static void mix_format(char out[FINGERPRINT_MAX], const struct heed_corpus *c)
+{
+    char number[32];
+    uint32_t crc = 0;
+    size_t len = 0;
+    bool equal = true, fits = true;
+    snprintf(out, FINGERPRINT_MAX, "temperature %.10g", c->temperature);
+    if (c->temperature != 0) return;
+    for (int i = 0; c->weight && i < c->n; i++) {
+        int n = snprintf(number, sizeof number, "%s%.10g", i ? " " : "", c->weight[i]);
+        crc = crc_add(crc, number, (size_t)n);
+        equal = equal && c->weight[i] == 1;
+        fits = fits && len + (size_t)n < FINGERPRINT_MAX;
+        if (fits) memcpy(out + len, number, (size_t)n + 1);
+        len += (size_t)n;
+    }
+    if (equal)
+        snprintf(out, FINGERPRINT_MAX, FINGERPRINT_EQUAL);
+    else if (!fits)
+        snprintf(out, FINGERPRINT_MAX, "%d weights, crc32 %08" PRIx32, c->n, crc);
+}
+
+void fingerprint_mix(char out[FINGERPRINT_MAX], const struct heed_corpus *c)
+{
+    struct c_locale locale = c_locale_enter();
+    mix_format(out, c);
+    c_locale_leave(locale);
 }

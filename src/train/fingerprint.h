@@ -15,5 +15,9 @@ enum heed_status fingerprint_file(char out[FINGERPRINT_MAX], const char *path,
  * for a corpus without files. */
 enum heed_status fingerprint_corpus(char out[FINGERPRINT_MAX], const struct heed_corpus *c,
                                     struct heed_error *err);
+/* The weights of a corpus: "2 0.5", or, where they are too many, "40 weights, crc32 89abcdef", or
+ * "temperature 5"; FINGERPRINT_EQUAL where none differs from 1. */
+void fingerprint_mix(char out[FINGERPRINT_MAX], const struct heed_corpus *c);
+#define FINGERPRINT_EQUAL "equal"
 
 #endif

@@ -55,6 +55,26 @@ static json_t *experts(const struct heed_event *e, bool dropped)
     return layers;
 }
 
+/* The name of a file need not be UTF-8, as a JSON string has to be. */
+static json_t *name_of(const char *file)
+{
+    json_t *name = json_string(file);
+    return name ? name : json_null();
+}
+
+/* What was read of each file of the training text. */
+static json_t *reads(const struct heed_event *e)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < e->reads; i++) {
+        const struct heed_read *r = &e->read[i];
+        json_array_append_new(list, json_pack("{so sI sf sf}", "file", name_of(r->file), "pairs",
+                                              (json_int_t)r->pairs, "weight", r->weight, "times",
+                                              r->times));
+    }
+    return list;
+}
+
 enum { EXPERTS_EVERY = 10 }; /* steps: the numbers of all experts make a long line */
 
 enum heed_status log_event(struct log *l, const struct heed_event *e, struct heed_error *err)
@@ -84,6 +104,7 @@ enum heed_status log_event(struct log *l, const struct heed_event *e, struct hee
         if (e->chrf >= 0) json_object_set_new(j, "chrf", number(e->chrf));
         json_object_set_new(j, "best", json_boolean(e->best));
     }
+    if (e->read) json_object_set_new(j, "read", reads(e));
     json_object_set_new(j, "seconds", number(e->seconds));
     if (e->text) json_object_set_new(j, "text", json_string(e->text));
     return jsonl_append(&l->file, j, 9, err);

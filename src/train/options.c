@@ -86,6 +86,26 @@ static enum heed_status check_reals(const struct heed_train_options *o, struct h
     return HEED_OK;
 }
 
+/* Limits of weights and temperatures: beyond them an epoch could not be counted. */
+static const double MIX_LEAST = 1e-6, MIX_MOST = 1e6;
+
+static enum heed_status check_mix(const struct heed_corpus *c, struct heed_error *err)
+{
+    double t = c->temperature;
+    if (t != 0 && !(t >= MIX_LEAST && t <= MIX_MOST))
+        return error_set(err, HEED_EARG, "the temperature is %g, expected 0 or %g to %g", t,
+                         MIX_LEAST, MIX_MOST);
+    if (t != 0 && c->weight)
+        return error_set(err, HEED_EARG,
+                         "weights and a temperature of the training text exclude "
+                         "each other");
+    for (int i = 0; c->weight && i < c->n; i++)
+        if (!(c->weight[i] >= MIX_LEAST && c->weight[i] <= MIX_MOST))
+            return error_set(err, HEED_EARG, "the weight of %s is %g, expected %g to %g", c->src[i],
+                             c->weight[i], MIX_LEAST, MIX_MOST);
+    return HEED_OK;
+}
+
 bool train_options_translate(const struct heed_train_options *o)
 {
     return o->valid.n && (o->valid_bleu || o->best_by != HEED_BEST_NLL);
@@ -103,7 +123,8 @@ enum heed_status train_options_check(const struct heed_train_options *o, struct 
     if (!o->vocab || !*o->vocab) return error_set(err, HEED_EARG, "no vocabulary was given");
     if (!o->out || !*o->out) return error_set(err, HEED_EARG, "no output directory was given");
     if (train_options_translate(o) && !o->valid_tokenize) return error_null(err, "valid_tokenize");
-    s = check_whole(o, err);
+    s = check_mix(train, err);
+    if (!s) s = check_whole(o, err);
     if (!s) s = check_reals(o, err);
     return s;
 }
@@ -128,6 +149,7 @@ enum heed_status train_options_recipe(struct recipe *r, const struct heed_train_
                          .best_by = o->best_by};
     if (o->valid.n && o->best_by == HEED_BEST_BLEU)
         snprintf(r->valid_tokenize, sizeof r->valid_tokenize, "%s", o->valid_tokenize);
+    fingerprint_mix(r->mix, &o->train);
     enum heed_status s = fingerprint_corpus(r->data, &o->train, err);
     if (!s) s = fingerprint_corpus(r->valid, &o->valid, err);
     return s;

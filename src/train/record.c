@@ -66,6 +66,7 @@ static const struct field FIELD[] = {
     {"subword_dropout", AT(recipe.subword_dropout), .kind = RATE, .option = "--subword-dropout",
      .newer = true},
     {"data", AT(recipe.data), .kind = TEXT, .option = "training text of", .newer = true},
+    {"mix", AT(recipe.mix), .kind = TEXT, .option = "weights of the training text", .newer = true},
     {"warmup", AT(recipe.warmup), .kind = WHOLE, .option = "--warmup", .newer = true},
     {"lr", AT(recipe.peak_lr), .kind = RATE, .option = "--lr", .newer = true},
     {"schedule", AT(recipe.schedule), .kind = CHOICE, .choices = SCHEDULE, .option = "--schedule",
@@ -216,6 +217,7 @@ static enum heed_status object_parse(struct progress *p, const struct recipe *gi
     r.recipe.subword_dropout = 0;
     r.recipe.schedule = HEED_SCHEDULE_INVERSE_SQRT;
     r.recipe.train_length = 0;
+    snprintf(r.recipe.mix, sizeof r.recipe.mix, "%s", FINGERPRINT_EQUAL);
     enum heed_status s = check_crc(j, path, err);
     for (int i = 0; !s && i < FIELDS; i++) {
         const struct field *f = &FIELD[i];

@@ -15,6 +15,7 @@
  * those by which the best weights are chosen. They must not change when a run is resumed. */
 struct recipe {
     char data[FINGERPRINT_MAX]; /* fingerprint of the training text */
+    char mix[FINGERPRINT_MAX];  /* weights of its files */
     uint64_t seed;
     int batch_tokens, accumulate, warmup, train_length;
     enum heed_schedule schedule;

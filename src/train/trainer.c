@@ -53,6 +53,7 @@ struct heed_trainer {
     struct expert_load *load;   /* [layers * experts] of the step; NULL: there are no experts */
     struct heed_expert *expert; /* the same for events */
     struct batches *batches;
+    struct heed_read *read;      /* [train.n] for events */
     struct validator *validator; /* NULL: none */
     struct log *log;
     struct schedule schedule;
@@ -214,6 +215,9 @@ static enum heed_status check_text(const struct heed_corpus *c, struct heed_erro
 static enum heed_status open_data(struct heed_trainer *t, struct heed_error *err)
 {
     const struct heed_train_options *o = &t->o;
+    char index[FILE_PATH_MAX];
+    enum heed_status s = file_join(index, sizeof index, o->out, "index", err);
+    if (s) return s;
     struct batch_options b = {.corpus = o->train,
                               .tokenizer = t->tokenizer,
                               .batch_tokens = o->batch_tokens,
@@ -223,6 +227,7 @@ static enum heed_status open_data(struct heed_trainer *t, struct heed_error *err
                               .seed = o->seed,
                               .subword_dropout = o->subword_dropout,
                               .shuffle = true,
+                              .index = index,
                               .start = t->at.cursor};
     struct validator_options v = {.corpus = o->valid,
                                   .tokenizer = t->tokenizer,
@@ -231,7 +236,9 @@ static enum heed_status open_data(struct heed_trainer *t, struct heed_error *err
                                   .dir = o->out,
                                   .step = t->at.step};
     if (train_options_translate(o)) v.tokenize = o->valid_tokenize;
-    enum heed_status s = batch_open(&t->batches, &b, err);
+    t->read = calloc((size_t)o->train.n, sizeof *t->read);
+    if (!t->read) return error_memory(err, (size_t)o->train.n * sizeof *t->read, "the trainer");
+    s = batch_open(&t->batches, &b, err);
     if (!s && o->valid.n) s = validator_open(&t->validator, t->p, &v, err);
     return s;
 }
@@ -286,6 +293,7 @@ void heed_trainer_free(struct heed_trainer *t)
     optimizer_free(t->opt);
     free(t->load);
     free(t->expert);
+    free(t->read);
     run_free(t->run);
     parameters_free(t->p);
     heed_tokenizer_free(t->tokenizer);
@@ -327,12 +335,38 @@ static enum heed_status tell_text(struct heed_trainer *t, enum heed_event_kind k
     return tell(t, &e, err);
 }
 
+/* Tells, at the start and the end, what was read of the files as well. */
+static enum heed_status tell_read(struct heed_trainer *t, enum heed_event_kind kind,
+                                  const char *text, struct heed_error *err)
+{
+    struct heed_event e = event_of(t, kind);
+    e.text = text;
+    e.read = t->read;
+    e.reads = t->o.train.n;
+    for (int i = 0; i < e.reads; i++) {
+        struct batch_file f = batch_file(t->batches, i);
+        t->read[i] = (struct heed_read){t->o.train.src[i], f.pairs, f.weight, f.times};
+    }
+    return tell(t, &e, err);
+}
+
+static int64_t pairs_of_text(const struct heed_trainer *t)
+{
+    int64_t pairs = 0;
+    for (int i = 0; i < t->o.train.n; i++) pairs += batch_file(t->batches, i).pairs;
+    return pairs;
+}
+
 static enum heed_status tell_start(struct heed_trainer *t, struct heed_error *err)
 {
     char text[1024];
     struct batch_counts n = batch_counted(t->batches);
-    int len = snprintf(text, sizeof text, "%zu parameters; %lld pairs read%s", t->p->n,
-                       (long long)n.pairs, n.all ? "" : " so far");
+    int len = snprintf(text, sizeof text, "%zu parameters; ", t->p->n);
+    if (!n.all)
+        len += snprintf(text + len, sizeof text - len, "%lld pairs, of which ",
+                        (long long)pairs_of_text(t));
+    len += snprintf(text + len, sizeof text - len, "%lld pairs read%s", (long long)n.pairs,
+                    n.all ? "" : " so far");
     if (n.empty || n.longer || n.invalid)
         len += snprintf(text + len, sizeof text - len,
                         " (%lld with an empty side and %lld too long left out, %lld with invalid "
@@ -341,7 +375,7 @@ static enum heed_status tell_start(struct heed_trainer *t, struct heed_error *er
     if (t->at.step)
         snprintf(text + len, sizeof text - len, "; going on from step %lld%s",
                  (long long)t->at.step, t->trouble);
-    return tell_text(t, HEED_EVENT_START, text, err);
+    return tell_read(t, HEED_EVENT_START, text, err);
 }
 
 /* Tells of the experts what is in t->load. */
@@ -586,7 +620,7 @@ static enum heed_status tell_done(struct heed_trainer *t, struct heed_error *err
     } else if (t->at.step < t->o.steps) {
         why = "interrupted";
     }
-    return tell_text(t, HEED_EVENT_DONE, why, err);
+    return tell_read(t, HEED_EVENT_DONE, why, err);
 }
 
 enum heed_status heed_trainer_run(struct heed_trainer *t, struct heed_error *err)
