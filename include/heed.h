@@ -300,6 +300,37 @@ enum heed_schedule {
     HEED_SCHEDULE_CONSTANT      /* "constant": stays */
 };
 
+/* The processes of a job that train one model together, its ranks; mpirun or srun starts them. */
+struct heed_cluster;
+
+struct heed_cluster_options {
+    int ranks; /* as the launcher says; MPI must know of as many. 0: as many as MPI knows of */
+    /* Called by a thread of the cluster, with one sentence for a person, where another rank does
+     * not answer any more. Afterwards the job ends, this process included. May be NULL. */
+    void (*lost)(void *user, const char *sentence);
+    void *user;
+};
+
+/* Joins the job that this process was started for. A process can do so once, before others of the
+ * library's calls. HEED_EUNSUPPORTED where heed was built without MPI. */
+HEED_API struct heed_cluster *heed_cluster_open(const struct heed_cluster_options *o,
+                                                struct heed_error *err);
+/* Leaves the job; waits for all ranks to do so. Where a call failed on this rank alone, it ends the
+ * job instead, this process included, with exit code 1. */
+HEED_API void heed_cluster_free(struct heed_cluster *c);
+/* Ends all processes of the job, this one included, with exit code 1. */
+HEED_API void heed_cluster_abort(struct heed_cluster *c);
+/* Without a cluster (NULL) there is one rank, which is 0. */
+HEED_API int heed_cluster_rank(const struct heed_cluster *c);
+HEED_API int heed_cluster_ranks(const struct heed_cluster *c);
+/* The number of this rank among those on its host. */
+HEED_API int heed_cluster_local_rank(const struct heed_cluster *c);
+/* Valid as long as the cluster; NULL where there is no such rank. */
+HEED_API const char *heed_cluster_host(const struct heed_cluster *c, int rank);
+/* Whether this rank is the one to report an error, after a call failed: where it failed on all
+ * ranks, rank 0. */
+HEED_API bool heed_cluster_reports(const struct heed_cluster *c);
+
 struct heed_train_options {
     struct heed_corpus train, valid; /* valid.n == 0: no validation */
     const char *vocab;               /* SentencePiece model file */
