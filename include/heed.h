@@ -280,6 +280,7 @@ struct heed_event {
      * two */
     int64_t source_tokens, target_tokens;
     double flops;
+    double waited; /* seconds of the step in which this rank waited for others */
     double nll, perplexity, bleu, chrf; /* HEED_EVENT_VALID; the scores are < 0 when not computed */
     bool best;                          /* HEED_EVENT_VALID: the best so far */
     const char *text;                   /* a sentence for a person, or NULL */
@@ -341,8 +342,13 @@ struct heed_train_options {
     int64_t steps;    /* optimizer steps in all */
     int batch_tokens; /* at most this many tokens on each side of a batch */
     int accumulate;   /* batches per optimizer step */
-    int warmup;       /* steps */
-    float peak_lr;    /* 0: the paper's D^-0.5 * warmup^-0.5 */
+    /* Parts that each batch is cut into, a power of two. The weights depend on it, and not on the
+     * number of ranks that share the parts. 0: that of the run which is resumed; for a new run 1,
+     * or with a cluster 8 or the number of ranks if that is larger. */
+    int shards;
+    struct heed_cluster *cluster; /* NULL: this process trains alone */
+    int warmup;                   /* steps */
+    float peak_lr;                /* 0: the paper's D^-0.5 * warmup^-0.5 */
     enum heed_schedule schedule;
     int train_length; /* longest sentence of the training text in tokens, end mark included; pairs
                        * with a longer one are left out; 0: config.max_length */

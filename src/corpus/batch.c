@@ -226,6 +226,8 @@ static void limits_set(struct batches *s)
         .text_bytes = tokens * TOKEN_BYTES,
         .longest = o->max_length < o->batch_tokens ? o->max_length : o->batch_tokens,
         .threads = o->threads,
+        .shard = o->shard,
+        .shards = o->shards ? o->shards : 1,
         .subword_dropout = o->subword_dropout,
         .stop = &s->stop,
     };

@@ -30,9 +30,11 @@ struct batch_cursor {
 struct batch_options {
     struct heed_corpus corpus;
     const struct heed_tokenizer *tokenizer;
-    int batch_tokens; /* at most this many tokens on each side, begin or end mark included */
-    int max_length;   /* the same for a sentence; a pair with a longer one is dropped */
-    int threads;      /* that tokenize; 0: one per core; a few are enough */
+    int batch_tokens;  /* at most this many tokens on each side, begin or end mark included */
+    int max_length;    /* the same for a sentence; a pair with a longer one is dropped */
+    int threads;       /* that tokenize; 0: one per core; a few are enough */
+    int shard, shards; /* of each `shards` pairs that follow each other in the corpus, the stream
+                        * has number `shard`; shards 0: it has all pairs */
     uint64_t seed;
     float subword_dropout; /* in [0, 1); see subword.h */
     bool shuffle; /* true for training: shuffled, epoch after epoch; false: in file order, once */

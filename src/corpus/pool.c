@@ -137,6 +137,7 @@ static enum heed_status pair_encode(struct share *s, size_t i)
 {
     const struct block_pair *x = &s->block->pair[i];
     uint64_t number = (uint64_t)s->block->first + i;
+    if (number % (uint64_t)s->o->shards != (uint64_t)s->o->shard) return HEED_OK;
     const char *src = s->block->text + x->at, *tgt = src + x->src_len;
     if (blank(src, x->src_len) || blank(tgt, x->tgt_len)) {
         s->counts.empty++;

@@ -33,6 +33,7 @@ struct pool_options {
     size_t text_bytes; /* a pool ends before the line that would go past this */
     int longest; /* tokens of a sentence, its mark included; a pair with a longer one is dropped */
     int threads; /* at most this many; 0: one per core */
+    int shard, shards;       /* only pairs whose number in the corpus modulo shards is shard */
     float subword_dropout;   /* see subword.h; 0: none */
     uint64_t random;         /* seed of the subword dropout of this epoch */
     const atomic_bool *stop; /* true, set by another thread: pool_fill gives up and returns soon */
