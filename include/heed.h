@@ -301,7 +301,8 @@ enum heed_schedule {
     HEED_SCHEDULE_CONSTANT      /* "constant": stays */
 };
 
-/* The processes of a job that train one model together, its ranks; mpirun or srun starts them. */
+/* The processes of a job that train one model or translate one text together, its ranks; mpirun or
+ * srun starts them. */
 struct heed_cluster;
 
 struct heed_cluster_options {
@@ -331,6 +332,23 @@ HEED_API const char *heed_cluster_host(const struct heed_cluster *c, int rank);
 /* Whether this rank is the one to report an error, after a call failed: where it failed on all
  * ranks, rank 0. */
 HEED_API bool heed_cluster_reports(const struct heed_cluster *c);
+
+/* Work that rank 0 hands out in blocks of bytes, and whose answers it takes in the order of the
+ * blocks. Each call returns HEED_OK, or a status that ends the work. Results are malloced. */
+struct heed_handout {
+    /* Rank 0: the next block; *block stays NULL where there are no more. */
+    enum heed_status (*next)(void *user, char **block, size_t *bytes);
+    /* Any rank: the answer to a block. */
+    enum heed_status (*work)(void *user, const char *block, size_t bytes, char **answer,
+                             size_t *answer_bytes);
+    /* Rank 0: the answer to the oldest block that has none yet. */
+    enum heed_status (*take)(void *user, const char *answer, size_t bytes);
+    void *user;
+};
+/* Called on every rank; returns when the work is done. */
+HEED_API enum heed_status heed_cluster_hand_out(struct heed_cluster *c,
+                                                const struct heed_handout *h,
+                                                struct heed_error *err);
 
 struct heed_train_options {
     struct heed_corpus train, valid; /* valid.n == 0: no validation */

@@ -23,7 +23,7 @@
 static const double EVERY_S = 1, SILENCE_S = 6, SILENCE_MORE_S = 0.05, SILENCE_MOST_S = 8,
                     PAUSED_S = 3;
 /* Nanoseconds between two looks, while messages are under way and otherwise. */
-enum { BUSY_NS = 200000, IDLE_NS = 100000000 };
+enum { BUSY_NS = 500000, IDLE_NS = 100000000 };
 enum { ALIVE = 'a', LEAVES = 'z' };
 
 struct peer {
@@ -166,8 +166,8 @@ static void wake(struct pulse *p, bool closing)
 void cluster_busy(struct heed_cluster *c, bool busy)
 {
     if (cluster_ranks(c) == 1) return;
-    atomic_store(&c->busy, busy);
-    if (busy) wake(c->pulse, false);
+    bool was = atomic_exchange(&c->busy, busy);
+    if (busy && !was) wake(c->pulse, false);
 }
 
 /* ---- life ---- */

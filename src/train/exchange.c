@@ -106,6 +106,7 @@ static void span_is_final(void *user, int span)
 {
     struct exchange *x = user;
     if (x->status) return;
+    cluster_busy(x->cluster, true);
     fold(x, x->levels, x->slices->span[span].at, x->slices->span[span].n);
     x->status = send_gradient(x, x->run->grad.p, span, &x->err);
 }
@@ -126,7 +127,6 @@ enum heed_status exchange_begin(struct exchange *x, int shard, struct heed_error
     be->op->zero(be, x->run->grad.p, x->run->p->n * element(x));
     x->status = HEED_OK;
     if (!is_last(x, shard) || x->slices->ranks == 1) return HEED_OK;
-    cluster_busy(x->cluster, true);
     return expect_gradients(x, err);
 }
 
