@@ -20,7 +20,7 @@
 
 /* Seconds. A thread that was itself stopped for PAUSED_S, with its whole job or its machine, has no
  * reason to think that others are gone. */
-static const double EVERY_S = 1, SILENCE_S = 6, SILENCE_MORE_S = 0.05, SILENCE_MOST_S = 8,
+static const double EVERY_S = 1, SILENCE_S = 6, SILENCE_MORE_S = 0.3, SILENCE_MOST_S = 8,
                     PAUSED_S = 3;
 /* Nanoseconds between two looks, while messages are under way and otherwise. */
 enum { BUSY_NS = 500000, IDLE_NS = 100000000 };
