@@ -14,7 +14,7 @@
 #                    and sanitizers, with most of the tests
 #   make asan tsan   long: all tests under AddressSanitizer or ThreadSanitizer
 #   make faults      long: each allocation and each call to the disk fails once
-#   make kills       long: kill -9 at 200 random moments
+#   make kills       long: kill -9 at 200 random moments, and of 20 ranks of a cluster
 #   make large       long: training on 2 GB of text with 1 GB of address space
 #   make fuzz        long: fuzz each file format for FUZZ_SECONDS (clang)
 #   make test-web    the pages in headless Chromium, which is installed where there is none
@@ -83,6 +83,7 @@ faults: tests
 
 kills: all
 	tests/test_kill.sh build/heed 200
+	tests/test_cluster.sh build/heed 20
 
 large: all
 	tests/large_corpus.sh build/heed

@@ -203,7 +203,7 @@ static void measure_training(const struct model *m)
     allocated = 0;
     if (run_open(&t.run, m->be, m->p, &o, &err)) bench_die("%s", err.text);
     double run = (double)allocated / MIB;
-    if (optimizer_open(&t.optimizer, m->p, &err)) bench_die("%s", err.text);
+    if (optimizer_open(&t.optimizer, m->p, NULL, &err)) bench_die("%s", err.text);
     double seconds = fastest(train_step, &t);
     printf("\t%.3f\t%.2f\t%.1f", seconds * 1e3, run, bench_memory(m->be));
     fflush(stdout);

@@ -161,7 +161,7 @@ int main(int argc, char **argv)
         .rows_src = w.rows_src, .rows_tgt = w.rows_tgt, .sentences = w.sentences, .train = true};
     if (backend_open(&be, o.device, o.threads, &err) ||
         parameters_open(&p, be, &c, precision, &err) || parameters_init(p, 1, &err) ||
-        run_open(&r, be, p, &ro, &err) || optimizer_open(&opt, p, &err))
+        run_open(&r, be, p, &ro, &err) || optimizer_open(&opt, p, NULL, &err))
         bench_die("%s", err.text);
     bool device = be->op->trace;
     int64_t n = 0;

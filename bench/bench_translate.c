@@ -108,7 +108,7 @@ static struct parameters *weights_open(struct backend *be, const struct heed_con
     if (fd < 0) bench_die("cannot make %s: %s", path, strerror(errno));
     close(fd);
     if (parameters_open(&p, be, c, precision_f32, &err) || parameters_init(p, 1, &err) ||
-        weights_save(p, &(struct flat){"", p->master}, 1, path, &err))
+        weights_save(p, &(struct flat){.prefix = "", .m = p->master}, 1, path, &err))
         bench_die("%s", err.text);
     parameters_free(p);
     double began = bench_now();

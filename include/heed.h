@@ -297,6 +297,7 @@ struct heed_event {
      * two */
     int64_t source_tokens, target_tokens;
     double flops;
+    double waited; /* seconds of the step in which this rank waited for others */
     double nll, perplexity, bleu, chrf; /* HEED_EVENT_VALID; the scores are < 0 when not computed */
     bool best;                          /* HEED_EVENT_VALID: the best so far */
     const char *text;                   /* a sentence for a person, or NULL */
@@ -321,6 +322,55 @@ enum heed_schedule {
     HEED_SCHEDULE_CONSTANT      /* "constant": stays */
 };
 
+/* The processes of a job that train one model or translate one text together, its ranks; mpirun or
+ * srun starts them. */
+struct heed_cluster;
+
+struct heed_cluster_options {
+    int ranks; /* as the launcher says; MPI must know of as many. 0: as many as MPI knows of */
+    /* Called by a thread of the cluster, with one sentence for a person, where another rank does
+     * not answer any more. Afterwards the job ends, this process included. May be NULL. */
+    void (*lost)(void *user, const char *sentence);
+    void *user;
+};
+
+/* Joins the job that this process was started for. A process can do so once, before others of the
+ * library's calls. HEED_EUNSUPPORTED where heed was built without MPI. */
+HEED_API struct heed_cluster *heed_cluster_open(const struct heed_cluster_options *o,
+                                                struct heed_error *err);
+/* Leaves the job; waits for all ranks to do so. Where a call failed on this rank alone, it ends the
+ * job instead, this process included, with exit code 1. */
+HEED_API void heed_cluster_free(struct heed_cluster *c);
+/* Ends all processes of the job, this one included, with exit code 1. */
+HEED_API void heed_cluster_abort(struct heed_cluster *c);
+/* Without a cluster (NULL) there is one rank, which is 0. */
+HEED_API int heed_cluster_rank(const struct heed_cluster *c);
+HEED_API int heed_cluster_ranks(const struct heed_cluster *c);
+/* The number of this rank among those on its host. */
+HEED_API int heed_cluster_local_rank(const struct heed_cluster *c);
+/* Valid as long as the cluster; NULL where there is no such rank. */
+HEED_API const char *heed_cluster_host(const struct heed_cluster *c, int rank);
+/* Whether this rank is the one to report an error, after a call failed: where it failed on all
+ * ranks, rank 0. */
+HEED_API bool heed_cluster_reports(const struct heed_cluster *c);
+
+/* Work that rank 0 hands out in blocks of bytes, and whose answers it takes in the order of the
+ * blocks. Each call returns HEED_OK, or a status that ends the work. Results are malloced. */
+struct heed_handout {
+    /* Rank 0: the next block; *block stays NULL where there are no more. */
+    enum heed_status (*next)(void *user, char **block, size_t *bytes);
+    /* Any rank: the answer to a block. */
+    enum heed_status (*work)(void *user, const char *block, size_t bytes, char **answer,
+                             size_t *answer_bytes);
+    /* Rank 0: the answer to the oldest block that has none yet. */
+    enum heed_status (*take)(void *user, const char *answer, size_t bytes);
+    void *user;
+};
+/* Called on every rank; returns when the work is done. */
+HEED_API enum heed_status heed_cluster_hand_out(struct heed_cluster *c,
+                                                const struct heed_handout *h,
+                                                struct heed_error *err);
+
 struct heed_train_options {
     struct heed_corpus train, valid; /* valid.n == 0: no validation */
     const char *vocab;               /* SentencePiece model file */
@@ -331,8 +381,13 @@ struct heed_train_options {
     int64_t steps;    /* optimizer steps in all */
     int batch_tokens; /* at most this many tokens on each side of a batch */
     int accumulate;   /* batches per optimizer step */
-    int warmup;       /* steps */
-    float peak_lr;    /* 0: the paper's D^-0.5 * warmup^-0.5 */
+    /* Parts that each batch is cut into, a power of two. The weights depend on it, and not on the
+     * number of ranks that share the parts. 0: that of the run which is resumed; for a new run 1,
+     * or with a cluster 8 or the number of ranks if that is larger. */
+    int shards;
+    struct heed_cluster *cluster; /* NULL: this process trains alone */
+    int warmup;                   /* steps */
+    float peak_lr;                /* 0: the paper's D^-0.5 * warmup^-0.5 */
     enum heed_schedule schedule;
     int train_length; /* longest sentence of the training text in tokens, end mark included; pairs
                        * with a longer one are left out; 0: config.max_length */

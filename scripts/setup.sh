@@ -45,6 +45,8 @@ build)
     need libmicrohttpd-dev pkg-config --exists libmicrohttpd
     need zlib1g-dev pkg-config --exists zlib
     need liblzma-dev pkg-config --exists liblzma
+    need libopenmpi-dev pkg-config --exists ompi-c
+    need openmpi-bin command -v mpirun
     need libcmocka-dev pkg-config --exists cmocka
     need curl command -v curl
     ;;

@@ -49,7 +49,7 @@ static void make_sound(const char *path)
     struct parameters *p;
     no_error(parameters_open(&p, fuzz.cpu, &config, precision_f32, &err), &err);
     no_error(parameters_init(p, 1, &err), &err);
-    no_error(weights_save(p, &(struct flat){"", p->master}, 1, path, &err), &err);
+    no_error(weights_save(p, &(struct flat){.prefix = "", .m = p->master}, 1, path, &err), &err);
     parameters_free(p);
     no_error(weights_open_packed(&p, fuzz.cpu, &config, TYPE_PACKED_I8, path, &err), &err);
     no_error(weights_save_packed(p, path, &err), &err);

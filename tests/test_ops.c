@@ -554,6 +554,18 @@ static void call_adam(struct backend *be, const struct trial *t, const struct ma
     be->op->adam(be, m[0], m[1], m[2], m[3], m[4], m[5].p, &h);
 }
 
+static void plan_accumulate(struct trial *t)
+{
+    par(t, ADD, "x", 1, t->cols, TYPE_F32);
+    par(t, IN, "y", 1, t->cols, TYPE_F32);
+}
+static void call_accumulate(struct backend *be, const struct trial *t, const struct mat *m,
+                            const int32_t *ints)
+{
+    (void)t, (void)ints;
+    be->op->accumulate(be, m[0], m[1]);
+}
+
 /* Both directions of a change of type, and none. */
 static void plan_cast(struct trial *t)
 {
@@ -712,6 +724,7 @@ static const struct op_case cases[] = {
     {"xent", plan_xent, call_xent, vocabularies, large_vocabularies, .flags = VIEW | GRAD},
     {"sqnorm", plan_sqnorm, call_sqnorm, vectors, large_vectors, .flags = 0},
     {"adam", plan_adam, call_adam, vectors, large_vectors, .flags = COPY | CLIP | SKIP},
+    {"accumulate", plan_accumulate, call_accumulate, vectors, large_vectors, .flags = 0},
     {"cast", plan_cast, call_cast, vectors, large_vectors, .flags = COPY},
     {"cache_put", plan_cache_put, call_cache_put, grid, large_grid, .flags = VIEW},
     {"linear_state", plan_linear_state, call_linear_state, states, large_states,

@@ -39,7 +39,7 @@ static void plain_model(const struct heed_config *c, const struct toy_batch *b, 
     uint64_t seed = 5;
     for (size_t i = 0; i < t.p->n; i++) p[i] += (float)(0.2 * random_unit(&seed) - 0.1);
     assert_int_equal(run_logits(t.run, &b->packed, logits, &err), HEED_OK);
-    struct flat flat = {"", t.p->master};
+    struct flat flat = {.prefix = "", .m = t.p->master};
     assert_int_equal(weights_save(t.p, &flat, 1, path, &err), HEED_OK);
     toy_close(&t);
 }

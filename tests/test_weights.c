@@ -56,7 +56,7 @@ static void files_open(struct files *f)
     assert_int_equal(backend_open(&f->ref, "ref", 1, &err), HEED_OK);
     assert_int_equal(parameters_open(&f->p, f->cpu, &wide, precision_f32, &err), HEED_OK);
     assert_int_equal(parameters_init(f->p, 1, &err), HEED_OK);
-    struct flat flat = {"", f->p->master};
+    struct flat flat = {.prefix = "", .m = f->p->master};
     assert_int_equal(weights_save(f->p, &flat, 1, f->f32, &err), HEED_OK);
     packed = open_packed(f->cpu, TYPE_PACKED_I8, f->f32);
     assert_int_equal(weights_save_packed(packed, f->i8, &err), HEED_OK);
@@ -110,7 +110,7 @@ static void test_load_refuses_nan(void **state)
     struct heed_error err = {0};
     struct files f;
     files_open(&f);
-    struct flat flat = {"", f.p->master};
+    struct flat flat = {.prefix = "", .m = f.p->master};
     for (int i = 0; i < 3; i++) {
         ((float *)f.p->w.encoder[0].ff.w1.p)[7] = (float[]){1, NAN, -INFINITY}[i];
         assert_int_equal(weights_save(f.p, &flat, 1, f.f32, &err), HEED_OK);

@@ -15,9 +15,15 @@
 #include "cli/text.h"
 #include "heed.h"
 
+/* mpirun gives its processes a pseudo-terminal as standard output, and passes on what comes. */
+bool cli_terminal(int fd)
+{
+    return isatty(fd) && !getenv("OMPI_COMM_WORLD_SIZE");
+}
+
 static void error_print(const char *format, va_list ap)
 {
-    if (isatty(STDERR_FILENO)) fputs("\r\x1b[K", stderr); /* erases a line of progress */
+    if (cli_terminal(STDERR_FILENO)) fputs("\r\x1b[K", stderr); /* erases a line of progress */
     char text[4096]; /* room for a sentence with names of files; a longer one is cut */
     int n = vsnprintf(text, sizeof text, format, ap);
     fputs("heed: ", stderr);

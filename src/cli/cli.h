@@ -14,6 +14,9 @@ enum { CLI_DONE = 0, CLI_FAILURE = 1, CLI_MISUSE = 2 };
 int cli_failure(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int cli_misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Whether a person sees what is written to a descriptor, or types what is read. */
+bool cli_terminal(int fd);
+
 struct heed_engine;
 /* The default of --device: what HEED_DEVICE says, else "cpu". */
 const char *cli_device(void);

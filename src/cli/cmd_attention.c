@@ -115,7 +115,7 @@ static bool contains(const char *text, const char *word)
 static int colours(bool asked)
 {
     const char *term = getenv("TERM"), *depth = getenv("COLORTERM"), *none = getenv("NO_COLOR");
-    if ((none && *none) || !(asked || isatty(STDOUT_FILENO))) return 0;
+    if ((none && *none) || !(asked || cli_terminal(STDOUT_FILENO))) return 0;
     if (contains(depth, "truecolor") || contains(depth, "24bit")) return 1 << 24;
     return contains(term, "256color") ? 256 : 0;
 }

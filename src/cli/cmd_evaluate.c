@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/handout.h"
+#include "cli/launch.h"
 #include "cli/lines.h"
 #include "cli/options.h"
 #include "cli/out_file.h"
@@ -19,7 +21,8 @@ struct evaluate {
     struct out_file out;
     bool json;
     struct lines src, ref;
-    char **hyp; /* [src.n], each malloced */
+    char **hyp;           /* [src.n], each malloced */
+    int read, translated; /* lines of src so far, handed out to ranks and translated */
 };
 
 static int read_text(struct evaluate *c)
@@ -32,6 +35,19 @@ static int read_text(struct evaluate *c)
     return CLI_DONE;
 }
 
+static int keep_block(void *user, const char *const *text, const char *const *given,
+                      const struct heed_answer *answer, int n)
+{
+    (void)text, (void)given;
+    struct evaluate *c = user;
+    for (int k = 0; k < n; k++) {
+        char *copy = strdup(answer[k].result->text);
+        if (!copy) return cli_failure("out of memory after %d lines", c->translated);
+        c->hyp[c->translated++] = copy;
+    }
+    return CLI_DONE;
+}
+
 static int translate(struct evaluate *c)
 {
     const struct heed_answer *out = NULL;
@@ -39,13 +55,22 @@ static int translate(struct evaluate *c)
     for (int i = 0, n; i < c->src.n && code == CLI_DONE; i += n) {
         n = c->src.n - i < TRANSLATOR_BLOCK ? c->src.n - i : TRANSLATOR_BLOCK;
         code = translator_run(&c->t, (const char *const *)c->src.v + i, NULL, n, &out);
-        for (int k = 0; k < n && code == CLI_DONE; k++) {
-            c->hyp[i + k] = strdup(out[k].result->text);
-            if (!c->hyp[i + k]) code = cli_failure("out of memory after %d lines", i + k);
+        if (code == CLI_DONE) code = keep_block(c, NULL, NULL, out, n);
+    }
+    return code;
+}
+
+/* Rank 0 hands out lines of the test set. */
+static int next_block(void *user, struct lines *text, struct lines *given, int max)
+{
+    (void)given;
+    struct evaluate *c = user;
+    for (; text->n < max && c->read < c->src.n; c->read++) {
+        if (!lines_add_text(text, c->src.v[c->read])) {
+            return cli_failure("out of memory after %d lines", c->read);
         }
     }
-    translator_progress_end(&c->t);
-    return code;
+    return CLI_DONE;
 }
 
 static int write_out(struct evaluate *c)
@@ -74,7 +99,8 @@ static void print(const struct evaluate *c, const struct scores *s, double secon
     }
 }
 
-static int run(struct evaluate *c)
+/* All but the translation, before it and after. */
+static int prepare(struct evaluate *c)
 {
     int code = read_text(c);
     if (code != CLI_DONE) return code;
@@ -82,10 +108,13 @@ static int run(struct evaluate *c)
     if (!c->hyp) return cli_failure("out of memory: %d lines", c->src.n);
     code = translator_open(&c->t);
     if (code == CLI_DONE && c->out_path) code = out_file_open(&c->out, c->out_path);
-    if (code == CLI_DONE) code = translate(c);
-    if (code != CLI_DONE) return code;
+    return code;
+}
+
+static int finish(struct evaluate *c)
+{
     double seconds = translator_seconds(&c->t);
-    code = c->out_path ? write_out(c) : CLI_DONE;
+    int code = c->out_path ? write_out(c) : CLI_DONE;
     if (code != CLI_DONE) return code;
     struct scores s;
     code = scores_compute(&s, (const char *const *)c->hyp, (const char *const *)c->ref.v, c->src.n,
@@ -94,6 +123,21 @@ static int run(struct evaluate *c)
     print(c, &s, seconds);
     code = cli_flush();
     return code == CLI_DONE ? translator_verdict(&c->t) : code;
+}
+
+static int run(struct evaluate *c)
+{
+    struct heed_cluster *cluster = NULL;
+    int code = launch_open(&cluster);
+    if (code != CLI_DONE) return code;
+    bool first = heed_cluster_rank(cluster) == 0, several = heed_cluster_ranks(cluster) > 1;
+    struct handout h = {&c->t, cluster, next_block, keep_block, c, .code = CLI_DONE};
+    if (first) code = prepare(c);
+    if (code != CLI_DONE && several) heed_cluster_abort(cluster);
+    if (code == CLI_DONE) code = several ? handout_run(&h) : translate(c);
+    if (first) translator_progress_end(&c->t);
+    if (first && code == CLI_DONE) code = finish(c);
+    return launch_close(cluster, code);
 }
 
 static void release(struct evaluate *c)

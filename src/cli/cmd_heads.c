@@ -193,7 +193,7 @@ static int study(struct heads *c, struct heed_heads **out)
 static int run(struct heads *c)
 {
     struct heed_heads *h = NULL;
-    c->terminal = isatty(STDERR_FILENO);
+    c->terminal = cli_terminal(STDERR_FILENO);
     c->quiet = c->t.quiet;
     interrupt_catch();
     int code = make_best(c);

@@ -9,6 +9,7 @@
 
 #include "cli/cli.h"
 #include "cli/interrupt.h"
+#include "cli/launch.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/training.h"
@@ -100,7 +101,7 @@ static struct server *dashboard_open(const struct train *t)
 static int train(struct train *t, int argc, char **argv)
 {
     struct heed_train_options *o = &t->common.o;
-    bool quiet = t->common.quiet;
+    bool quiet = t->common.quiet || heed_cluster_rank(o->cluster) > 0;
     progress_init(&t->progress, o->steps, quiet);
     o->event = on_event;
     o->user = t;
@@ -117,19 +118,25 @@ static int train(struct train *t, int argc, char **argv)
     heed_engine_free(engine);
 
     progress_clear(&t->progress);
-    if (!good) return cli_failure("%s", err.text);
-    if (!interrupt_number()) return CLI_DONE;
-    if (!quiet) interrupt_say_how_to_go_on(argc, argv, o->resume ? NULL : "--resume");
-    return interrupt_end();
+    if (!good) return launch_failure(o->cluster, &err);
+    if (interrupt_number() && !quiet)
+        interrupt_say_how_to_go_on(argc, argv, o->resume ? NULL : "--resume");
+    return CLI_DONE;
 }
 
 static int run(struct train *t, int argc, char **argv)
 {
-    struct server *dashboard = t->dashboard >= 0 ? dashboard_open(t) : NULL;
-    if (t->dashboard >= 0 && !dashboard) return CLI_FAILURE;
-    int code = train(t, argc, argv);
+    struct heed_cluster **cluster = &t->common.o.cluster;
+    int code = launch_open(cluster);
+    if (code != CLI_DONE) return code;
+    bool shows = t->dashboard >= 0 && heed_cluster_rank(*cluster) == 0;
+    struct server *dashboard = shows ? dashboard_open(t) : NULL;
+    if (shows && !dashboard && *cluster) heed_cluster_abort(*cluster);
+    if (shows && !dashboard) return CLI_FAILURE;
+    code = train(t, argc, argv);
     serve_free(dashboard);
-    return code;
+    code = launch_close(*cluster, code);
+    return code == CLI_DONE && interrupt_number() ? interrupt_end() : code;
 }
 
 /* ---- options, in the order in which a person needs them ---- */

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/handout.h"
+#include "cli/launch.h"
 #include "cli/lines.h"
 #include "cli/options.h"
 #include "cli/text.h"
@@ -21,6 +23,7 @@ struct translate {
     struct words texts;
     const char *score_only; /* a file of translations, NULL: search */
     struct reader given;    /* reads that file */
+    struct reader in;       /* standard input */
     bool json, interactive;
     int64_t line, mended, controls;
     int64_t unspelled; /* lines with characters that the vocabulary cannot spell */
@@ -191,12 +194,11 @@ static void say_unspelled(struct translate *c, const struct heed_result *r)
     fputc('\n', stderr);
 }
 
-static int translate_block(struct translate *c, const char *const *text, const char *const *given,
-                           int n)
+static int show_block(void *user, const char *const *text, const char *const *given,
+                      const struct heed_answer *answer, int n)
 {
-    const struct heed_answer *answer = NULL;
-    int code = translator_run(&c->t, text, given, n, &answer);
-    for (int i = 0; i < n && code == CLI_DONE; i++) {
+    struct translate *c = user;
+    for (int i = 0; i < n; i++) {
         const struct heed_answer *a = &answer[i];
         c->controls += text_has_controls(text[i]);
         c->line++;
@@ -211,7 +213,15 @@ static int translate_block(struct translate *c, const char *const *text, const c
             print_plain(c, a->result);
         }
     }
-    return code == CLI_DONE ? cli_flush() : code;
+    return cli_flush();
+}
+
+static int translate_block(struct translate *c, const char *const *text, const char *const *given,
+                           int n)
+{
+    const struct heed_answer *answer = NULL;
+    int code = translator_run(&c->t, text, given, n, &answer);
+    return code == CLI_DONE ? show_block(c, text, given, answer, n) : code;
 }
 
 /* A user who gives the name of a file as TEXT most likely wants what is in the file. */
@@ -240,20 +250,29 @@ static int translate_words(struct translate *c)
     return code;
 }
 
+/* Reads as many lines of the file of translations as the block has, which is read after `before`
+ * other lines. */
+static int read_given(struct translate *c, const struct lines *block, struct lines *given,
+                      int64_t before)
+{
+    int had = -1;
+    while (given->n < block->n && given->n > had) {
+        had = given->n;
+        if (!reader_lines(&c->given, given, block->n - given->n)) return CLI_FAILURE;
+    }
+    if (given->n == block->n) return CLI_DONE;
+    return cli_failure("%s ends after %lld lines, standard input goes on", c->score_only,
+                       (long long)before + given->n);
+}
+
 /* Scores the next lines of the file of translations as translations of these lines. */
 static int score_block(struct translate *c, const struct lines *block)
 {
     struct lines given = {0};
-    int code = CLI_DONE, before = -1;
-    while (code == CLI_DONE && given.n < block->n && given.n > before) {
-        before = given.n;
-        if (!reader_lines(&c->given, &given, block->n - given.n)) code = CLI_FAILURE;
-    }
+    int code = read_given(c, block, &given, c->line);
     if (code == CLI_DONE) {
-        code = given.n < block->n ? cli_failure("%s ends after %lld lines, standard input goes on",
-                                                c->score_only, (long long)c->line + given.n)
-                                  : translate_block(c, (const char *const *)block->v,
-                                                    (const char *const *)given.v, block->n);
+        code = translate_block(c, (const char *const *)block->v, (const char *const *)given.v,
+                               block->n);
     }
     c->mended += given.mended;
     lines_release(&given);
@@ -274,12 +293,12 @@ static int score_end(struct translate *c)
 
 static int translate_stdin(struct translate *c)
 {
-    struct reader in = {.answer = c->interactive || isatty(STDIN_FILENO)};
     struct lines block = {0};
-    int code = reader_open(&in, "-") ? CLI_DONE : CLI_FAILURE;
+    c->in.answer = c->interactive || cli_terminal(STDIN_FILENO);
+    int code = reader_open(&c->in, "-") ? CLI_DONE : CLI_FAILURE;
     while (code == CLI_DONE) {
         lines_clear(&block);
-        if (!reader_lines(&in, &block, TRANSLATOR_BLOCK)) {
+        if (!reader_lines(&c->in, &block, TRANSLATOR_BLOCK)) {
             code = CLI_FAILURE;
         } else if (block.n == 0) {
             break;
@@ -291,7 +310,6 @@ static int translate_stdin(struct translate *c)
     if (code == CLI_DONE && c->score_only) code = score_end(c);
     c->mended += block.mended;
     lines_release(&block);
-    reader_close(&in);
     return code;
 }
 
@@ -316,18 +334,65 @@ static void report(const struct translate *c)
     fputc('\n', stderr);
 }
 
-static int run(struct translate *c)
+/* What remains when all lines are translated. */
+static int finish(struct translate *c, int code)
+{
+    translator_progress_end(&c->t);
+    if (code == CLI_DONE) report(c);
+    return code == CLI_DONE ? translator_verdict(&c->t) : code;
+}
+
+static int run_alone(struct translate *c)
 {
     int code = translator_open(&c->t);
-    if (code == CLI_DONE) {
-        code = c->score_only && !reader_open(&c->given, c->score_only) ? CLI_FAILURE
-               : c->texts.n                                            ? translate_words(c)
-                                                                       : translate_stdin(c);
-        translator_progress_end(&c->t);
-    }
-    if (code == CLI_DONE) report(c);
-    if (code == CLI_DONE) code = translator_verdict(&c->t);
+    if (code != CLI_DONE) return code;
+    code = c->score_only && !reader_open(&c->given, c->score_only) ? CLI_FAILURE
+           : c->texts.n                                            ? translate_words(c)
+                                                                   : translate_stdin(c);
+    return finish(c, code);
+}
+
+/* ---- the ranks of a cluster ---- */
+
+/* Rank 0 reads standard input for all. */
+static int read_block(void *user, struct lines *text, struct lines *given, int max)
+{
+    struct translate *c = user;
+    if (!reader_lines(&c->in, text, max)) return CLI_FAILURE;
+    int code = c->score_only ? read_given(c, text, given, c->t.checked) : CLI_DONE;
+    c->mended += text->mended + given->mended;
     return code;
+}
+
+static int run_shared(struct translate *c, struct heed_cluster *cluster)
+{
+    bool first = heed_cluster_rank(cluster) == 0;
+    struct handout h = {&c->t, cluster, read_block, show_block, c, .code = CLI_DONE};
+    int code = first ? translator_open(&c->t) : CLI_DONE;
+    if (first && code == CLI_DONE && !reader_open(&c->in, "-")) code = CLI_FAILURE;
+    if (first && code == CLI_DONE && c->score_only && !reader_open(&c->given, c->score_only)) {
+        code = CLI_FAILURE;
+    }
+    if (code != CLI_DONE) heed_cluster_abort(cluster);
+    code = handout_run(&h);
+    if (!first) return code;
+    if (code == CLI_DONE && c->score_only) code = score_end(c);
+    return finish(c, code);
+}
+
+/* Texts of the command line and an interactive session are for rank 0 alone. */
+static int run(struct translate *c)
+{
+    struct heed_cluster *cluster = NULL;
+    int code = launch_open(&cluster);
+    if (code != CLI_DONE) return code;
+    bool several = heed_cluster_ranks(cluster) > 1;
+    if (several && !c->texts.n && !c->interactive) {
+        code = run_shared(c, cluster);
+    } else if (heed_cluster_rank(cluster) == 0) {
+        code = run_alone(c);
+    }
+    return launch_close(cluster, code);
 }
 
 /* CLI_DONE, or CLI_MISUSE after a sentence. */
@@ -404,6 +469,7 @@ int cmd_translate(int argc, char **argv)
         if (code == CLI_DONE) code = run(&c);
     }
     reader_close(&c.given);
+    reader_close(&c.in);
     translator_close(&c.t);
     words_release(&c.texts);
     return code;

@@ -41,6 +41,11 @@ static bool lines_add(struct lines *l, const char *text, size_t len)
     return true;
 }
 
+bool lines_add_text(struct lines *l, const char *text)
+{
+    return lines_add(l, text, strlen(text));
+}
+
 bool reader_open(struct reader *r, const char *path)
 {
     struct heed_error err = {0};

@@ -17,6 +17,8 @@ struct lines {
     int n, cap;
     int64_t mended; /* lines that had invalid UTF-8, those cleared since included */
 };
+/* Adds a copy of a line. Returns false when out of memory. */
+bool lines_add_text(struct lines *l, const char *text);
 void lines_clear(struct lines *l);
 void lines_release(struct lines *l);
 

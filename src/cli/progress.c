@@ -15,7 +15,7 @@ enum { EXPERTS_TEXT = 64 };
 void progress_init(struct progress *p, int64_t steps, bool quiet)
 {
     *p = (struct progress){
-        .quiet = quiet, .terminal = isatty(STDERR_FILENO), .steps = steps, .shown = -1};
+        .quiet = quiet, .terminal = cli_terminal(STDERR_FILENO), .steps = steps, .shown = -1};
 }
 
 void progress_clear(struct progress *p)

@@ -9,6 +9,8 @@
 #include <unicode/utf8.h>
 #include <unistd.h>
 
+#include "cli/cli.h"
+
 size_t text_char(const char *text, size_t n, unsigned *c)
 {
     size_t len = 0;
@@ -76,7 +78,7 @@ void text_print_visible(FILE *f, const char *text, size_t len)
  * line would shift all lines that follow. */
 void text_print(FILE *f, const char *text, size_t len)
 {
-    bool terminal = isatty(fileno(f));
+    bool terminal = cli_terminal(fileno(f));
     for (size_t i = 0, n; i < len; i += n) {
         n = strcspn(text + i, "\n\r");
         if (n > len - i) n = len - i;

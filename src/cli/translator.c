@@ -11,8 +11,7 @@
 
 #include "cli/cli.h"
 
-/* The text of the request for a line that lacks its language tag. */
-static const char UNTAGGED[] = "";
+const char TRANSLATOR_UNTAGGED[] = "";
 
 void translator_init(struct translator *t)
 {
@@ -163,12 +162,13 @@ int translator_check(struct translator *t, const char *const *line, int n)
         if (lacks && !t->tagged) {
             return cli_misuse("--to is missing: this model translates to %s, and line %lld does "
                               "not begin with a tag such as >>%.*s<<",
-                              t->languages, (long long)t->lines + i + 1,
+                              t->languages, (long long)t->checked + i + 1,
                               (int)strcspn(t->languages, ","), t->languages);
         }
         t->tagged = t->tagged || !blank;
-        t->request[i] = translator_request(t, lacks ? UNTAGGED : line[i]);
+        t->request[i] = translator_request(t, lacks ? TRANSLATOR_UNTAGGED : line[i]);
     }
+    t->checked += n;
     return CLI_DONE;
 }
 
@@ -246,7 +246,7 @@ int translator_open(struct translator *t)
     code = block_open(t);
     if (code == CLI_DONE) code = request_check(t);
     /* for a person who waits for a file to fill; lines on the screen are progress enough */
-    t->progress = !t->quiet && isatty(STDERR_FILENO) && !isatty(STDOUT_FILENO);
+    t->progress = !t->quiet && cli_terminal(STDERR_FILENO) && !cli_terminal(STDOUT_FILENO);
     t->start = now();
     return code;
 }
@@ -287,7 +287,7 @@ static void report_refused(struct translator *t, int n)
 {
     for (int i = 0; i < n; i++) {
         struct heed_answer *a = &t->answer[i];
-        if (t->request[i].text == UNTAGGED) {
+        if (t->request[i].text == TRANSLATOR_UNTAGGED) {
             a->status = HEED_EARG;
             a->why = "it does not begin with the tag of a language, as lines before it did";
         }
@@ -297,24 +297,36 @@ static void report_refused(struct translator *t, int n)
     }
 }
 
-int translator_run(struct translator *t, const char *const *line, const char *const *given, int n,
-                   const struct heed_answer **out)
+int translator_ask(struct translator *t, int n, const struct heed_answer **out)
 {
     struct heed_error err = {0};
-    const struct heed_answer *answer = NULL;
-    int code = translator_check(t, line, n);
-    if (code != CLI_DONE) return code;
-    for (int i = 0; i < n && given; i++) t->request[i].given = given[i];
-    if (heed_translate(t->session, t->request, n, &answer, &err) != HEED_OK) {
+    if (heed_translate(t->session, t->request, n, out, &err) != HEED_OK) {
         return cli_failure("%s", err.text);
     }
+    return CLI_DONE;
+}
+
+const struct heed_answer *translator_accept(struct translator *t, const struct heed_answer *answer,
+                                            int n)
+{
     memcpy(t->answer, answer, (size_t)n * sizeof *answer);
     report_refused(t, n);
     for (int i = 0; i < n; i++) t->tokens += t->answer[i].result->tokens;
     t->lines += n;
     if (t->progress) show_progress(t);
-    *out = t->answer;
-    return CLI_DONE;
+    return t->answer;
+}
+
+int translator_run(struct translator *t, const char *const *line, const char *const *given, int n,
+                   const struct heed_answer **out)
+{
+    const struct heed_answer *answer = NULL;
+    int code = translator_check(t, line, n);
+    if (code != CLI_DONE) return code;
+    for (int i = 0; i < n && given; i++) t->request[i].given = given[i];
+    code = translator_ask(t, n, &answer);
+    if (code == CLI_DONE) *out = translator_accept(t, answer, n);
+    return code;
 }
 
 int translator_verdict(const struct translator *t)

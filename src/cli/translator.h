@@ -36,6 +36,7 @@ struct translator {
     bool tagged;                  /* a line before had the tag of a language */
     bool progress;                /* shown on stderr */
     double start;
+    int64_t checked;       /* lines that translator_check has seen */
     int64_t lines, tokens; /* lines so far, and the tokens of their best translations */
     int64_t refused;       /* lines that could not be translated */
 };
@@ -71,6 +72,15 @@ struct heed_request translator_request(const struct translator *t, const char *l
  * cannot be translated is named on stderr, and its answer says so too. */
 int translator_run(struct translator *t, const char *const *line, const char *const *given, int n,
                    const struct heed_answer **out);
+/* The parts of translator_run, for lines that another process translates in between: first
+ * translator_check sets t->request[n]; then translator_ask, anywhere, answers them; then
+ * translator_accept counts and reports the answers, t->request[n] being set again. Its result is
+ * valid as long as `answer` and until the next call. */
+int translator_ask(struct translator *t, int n, const struct heed_answer **out);
+const struct heed_answer *translator_accept(struct translator *t, const struct heed_answer *answer,
+                                            int n);
+/* The text of the request for a line that lacks its language tag. */
+extern const char TRANSLATOR_UNTAGGED[];
 /* At the end: CLI_DONE, or CLI_FAILURE after a sentence where lines could not be translated. */
 int translator_verdict(const struct translator *t);
 /* Seconds since the model was loaded. */

@@ -91,6 +91,7 @@ struct mat decoder_backward(const struct pass *p, const struct decoder_weights *
                                       decoder_site(c, l, SITE_CROSS));
         dy = self_attention_backward(p, &w[l].self, &g[l].self, &a[l].self, dy, below, &v->self,
                                      decoder_site(c, l, SITE_SELF));
+        pass_final(p, 1 + c->encoder_layers + l);
     }
     return dy;
 }

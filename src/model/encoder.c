@@ -64,6 +64,7 @@ struct mat encoder_backward(const struct pass *p, const struct encoder_weights *
                                    encoder_site(l, SITE_FEED_FORWARD));
         dy = self_attention_backward(p, &w[l].self, &g[l].self, &a[l].self, dy, below, seqs,
                                      encoder_site(l, SITE_SELF));
+        pass_final(p, 1 + l);
     }
     return dy;
 }

@@ -99,6 +99,29 @@ size_t parameters_count(const struct heed_config *c)
     return k.at;
 }
 
+/* Adds `n` spans that share the parameters between `from` and `to` equally. */
+static int spans_add(struct span *out, int at, int n, size_t from, size_t to)
+{
+    size_t each = n ? (to - from) / (size_t)n : 0;
+    for (int i = 0; i < n; i++) out[at + i] = (struct span){from + (size_t)i * each, each};
+    return at + n;
+}
+
+int parameters_spans(const struct heed_config *c, struct span out[SPANS_MAX])
+{
+    struct walk k = {.visit = count_visit};
+    struct embeddings unused = {0};
+    embeddings_walk(&k, &unused, c);
+    size_t embedded = k.at;
+    encoder_walk(&k, NULL, c);
+    size_t encoder = k.at;
+    decoder_walk(&k, NULL, c);
+    int n = spans_add(out, 0, 1, 0, embedded);
+    n = spans_add(out, n, c->encoder_layers, embedded, encoder);
+    n = spans_add(out, n, c->decoder_layers, encoder, k.at);
+    return spans_add(out, n, 1, k.at, parameters_count(c));
+}
+
 /* ---- initial values ---- */
 
 struct init {

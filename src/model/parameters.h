@@ -59,6 +59,16 @@ enum heed_status parameters_alloc_panels(struct parameters *p, struct heed_error
 /* Elements of all tensors together. */
 size_t parameters_count(const struct heed_config *c);
 
+/* Ranges of the flat array whose gradients become final one after another in backward: span 0 are
+ * the embeddings, then comes one for each encoder layer and one for each decoder layer, and the
+ * last are the final norms, if any. Together they are the whole array, in its order. */
+struct span {
+    size_t at, n;
+};
+enum { SPANS_MAX = 2 * LAYERS_MAX + 2 };
+/* Returns how many there are. */
+int parameters_spans(const struct heed_config *c, struct span out[SPANS_MAX]);
+
 /* Binds w to an array laid out like the master: gradients. */
 void parameters_bind(struct weights *w, const struct heed_config *c, void *base, enum type type);
 

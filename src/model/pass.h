@@ -30,6 +30,13 @@ struct expert_options {
     int least;      /* ... but never fewer than this */
 };
 
+/* Told during backward that the gradients of a span of the parameters (parameters_spans) are final:
+ * nothing is added to them any more, once the ops that were called before are done. */
+struct gradient_watch {
+    void (*final)(void *user, int span);
+    void *user;
+};
+
 struct pass {
     struct backend *be;
     const struct heed_config *config;
@@ -40,7 +47,13 @@ struct pass {
     struct expert_options experts;
     const struct mat *watched; /* [sites_count] the weights that the attention of each site writes
                                 * out, for alignments and pictures; absent: none. NULL: no site */
+    const struct gradient_watch *watch; /* NULL: nobody is told */
 };
+
+static inline void pass_final(const struct pass *p, int span)
+{
+    if (p->watch) p->watch->final(p->watch->user, span);
+}
 
 /* Where a dropout is applied, which is part of the key of its mask. A sub-layer has two places: one
  * inside it, which is its site, and the next, on its output. The noise of a router is drawn at a

@@ -138,6 +138,14 @@ enum heed_status run_open(struct run **out, struct backend *be, const struct par
     return HEED_OK;
 }
 
+void *run_swap_gradient(struct run *r, void *p)
+{
+    void *before = r->grad.p;
+    r->grad.p = p;
+    parameters_bind(&r->g, &r->p->config, p, r->grad.type);
+    return before;
+}
+
 void run_free(struct run *r)
 {
     if (!r) return;
@@ -257,7 +265,9 @@ static void backward(struct run *r, const struct pass *p, struct mat dy)
     embedding_backward(p, &g->embed.target, b->tgt_in, b->tgt_pos, dx, SITE_EMBED_TGT);
     dx = final_norm_backward(p, &w->encoder_norm, &g->encoder_norm, &a->encoder_norm, a->dmemory);
     dx = encoder_backward(p, w->encoder, g->encoder, a->encoder, dx, a->embed_src, &source);
+    pass_final(p, 1 + p->config->encoder_layers + p->config->decoder_layers);
     embedding_backward(p, &g->embed.source, b->src, b->src_pos, dx, SITE_EMBED_SRC);
+    pass_final(p, 0);
 }
 
 /* ---- loss ---- */
@@ -268,6 +278,7 @@ static void loss_begin(struct run *r, const struct loss_options *o)
     assert(r->o.train || !o->backward);
     struct pass p = run_pass(r, o->dropout, o->seed);
     p.experts = o->experts;
+    p.watch = o->watch;
     r->balance = o->experts.balance;
     struct mat y = forward(r, &p), loss = r->a.head.loss, tallies = r->a.tallies;
     struct mat dy = o->backward ? mat_top(r->a.scratch.d[0], y.rows) : (struct mat){0};
@@ -321,6 +332,12 @@ enum heed_status run_loss_take(struct run *r, struct loss *out, struct heed_erro
     out->tokens += n;
     if (r->a.tallies.p) take_tallies(r, out);
     return HEED_OK;
+}
+
+void run_nll(const struct run *r, double *out)
+{
+    for (int i = 0; i < r->batch.rows_tgt; i++)
+        out[i] = master_get(r->loss, r->a.head.loss.type, 2 * (size_t)i + 1);
 }
 
 enum heed_status run_loss(struct run *r, const struct packed *b, const struct loss_options *o,

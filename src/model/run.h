@@ -79,6 +79,9 @@ struct run {
 enum heed_status run_open(struct run **out, struct backend *be, const struct parameters *p,
                           const struct run_options *o, struct heed_error *err);
 void run_free(struct run *r);
+/* From now on gradients are added to the array at p, like r->grad; returns the one before, which
+ * the caller gets. Before run_free the first array must be back. */
+void *run_swap_gradient(struct run *r, void *p);
 
 /* What a batch asked of an expert: choices (see struct routing), and how many of them were taken.
  */
@@ -100,6 +103,7 @@ struct loss_options {
     bool dropout;
     uint64_t seed; /* of the dropout masks; a new one for every batch */
     struct expert_options experts;
+    const struct gradient_watch *watch; /* of backward; NULL: nobody is told */
 };
 
 /* Forward, and backward if asked for, over one batch; *out is added to. */
@@ -112,6 +116,9 @@ enum heed_status run_loss(struct run *r, const struct packed *b, const struct lo
 void run_ahead(struct run *r, const struct packed *b);
 void run_loss_begin(struct run *r, const struct loss_options *o);
 enum heed_status run_loss_take(struct run *r, struct loss *out, struct heed_error *err);
+
+/* -log p of each target token of the last batch whose loss was taken. */
+void run_nll(const struct run *r, double *out);
 
 /* Logits [T,V] of a batch in host memory, in the master's type; for tests. */
 enum heed_status run_logits(struct run *r, const struct packed *b, void *logits,

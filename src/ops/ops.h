@@ -494,6 +494,8 @@ struct ops {
      * to copy's type. */
     void (*adam)(struct backend *be, struct mat p, struct mat m, struct mat v, struct mat copy,
                  struct mat g, const double *sq, const struct adam *h);
+    /* x += y: gradients of two parts of a batch; x, y [1,n] of the master's type */
+    void (*accumulate)(struct backend *be, struct mat x, struct mat y);
     /* dst = src, rounded to dst's type; same shape */
     void (*cast)(struct backend *be, struct mat dst, struct mat src);
 

@@ -112,7 +112,7 @@ static enum heed_status load_weights(struct parameters **out, struct backend *be
     struct parameters *p;
     enum heed_status s = parameters_open(&p, be, c, precision_f32, err);
     if (s) return s;
-    s = weights_load(p, &(struct flat){"", p->master}, 1, path, err);
+    s = weights_load(p, &(struct flat){.prefix = "", .m = p->master}, 1, path, err);
     if (s)
         parameters_free(p);
     else
@@ -216,7 +216,7 @@ enum heed_status directory_save(const char *dir, struct parameters *p,
     char path[FILE_PATH_MAX];
     enum heed_status s = directory_begin(dir, &p->config, t, err);
     if (!s) s = directory_weights(path, dir, err);
-    if (!s) s = weights_save(p, &(struct flat){"", p->master}, 1, path, err);
+    if (!s) s = weights_save(p, &(struct flat){.prefix = "", .m = p->master}, 1, path, err);
     return s;
 }
 

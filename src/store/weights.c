@@ -33,13 +33,14 @@ enum heed_status weights_save(struct parameters *p, const struct flat *flat, int
     struct parameter *list = weights_list(p, &n, err);
     struct tensor *t = calloc((size_t)arrays * (list ? n : 0) + 1, sizeof *t);
     file_name *name = calloc((size_t)arrays * (list ? n : 0) + 1, sizeof *name);
-    char *host = malloc(arrays * bytes);
-    if (!list || !t || !name || !host) {
+    char *host = flat[0].host ? NULL : malloc(arrays * bytes);
+    if (!list || !t || !name || !(host || flat[0].host)) {
         error_memory(err, arrays * bytes, "writing parameters");
         goto out;
     }
     for (int a = 0; a < arrays; a++) {
-        p->be->op->download(p->be, host + a * bytes, flat[a].m.p, bytes);
+        const char *data = host ? host + a * bytes : flat[a].host;
+        if (host) p->be->op->download(p->be, host + a * bytes, flat[a].m.p, bytes);
         for (int i = 0; i < n; i++, count++) {
             snprintf(name[count], sizeof name[count], "%s%s", flat[a].prefix, list[i].name);
             bool vector = list[i].dims == 1;
@@ -48,7 +49,7 @@ enum heed_status weights_save(struct parameters *p, const struct flat *flat, int
                 .type = type,
                 .dims = list[i].dims,
                 .shape = {vector ? list[i].cols : list[i].rows, vector ? 0 : list[i].cols},
-                .data = host + a * bytes + list[i].at * size,
+                .data = data + list[i].at * size,
                 .bytes = (size_t)list[i].rows * list[i].cols * size};
         }
     }
@@ -147,11 +148,26 @@ static enum heed_status check_file(const struct safetensors *file, enum type typ
     return s;
 }
 
+/* Uploads the elements of a tensor, which is at `at` in the flat array, that the array has. */
+static void load_tensor(struct parameters *p, const struct flat *f, size_t at,
+                        const struct tensor *t)
+{
+    size_t size = type_size(p->precision.master), n = t->bytes / size;
+    struct flat_part whole = {0, p->n, 0};
+    const struct flat_part *part = f->part ? f->part : &whole;
+    for (int i = 0; i < (f->part ? f->parts : 1); i++) {
+        size_t from = at > part[i].at ? at : part[i].at;
+        size_t end = at + n < part[i].at + part[i].n ? at + n : part[i].at + part[i].n;
+        if (from >= end) continue;
+        p->be->op->upload(p->be, (char *)f->m.p + (part[i].to + from - part[i].at) * size,
+                          (const char *)t->data + (from - at) * size, (end - from) * size);
+    }
+}
+
 enum heed_status weights_load(struct parameters *p, const struct flat *flat, int arrays,
                               const char *path, struct heed_error *err)
 {
     int n;
-    size_t size = type_size(p->precision.master);
     struct safetensors *file = NULL;
     struct parameter *list = weights_list(p, &n, err);
     if (!list) return HEED_ENOMEM;
@@ -162,8 +178,7 @@ enum heed_status weights_load(struct parameters *p, const struct flat *flat, int
             for (int i = 0; i < n; i++) {
                 file_name name;
                 const struct tensor *t = find_tensor(file, name, flat[a].prefix, &list[i]);
-                char *to = (char *)flat[a].m.p + list[i].at * size;
-                p->be->op->upload(p->be, to, t->data, t->bytes);
+                load_tensor(p, &flat[a], list[i].at, t);
             }
         parameters_refresh_copy(p);
         s = p->be->op->sync(p->be, err);

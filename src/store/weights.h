@@ -14,6 +14,15 @@
 struct flat {
     const char *prefix;
     struct mat m;
+    const void *host; /* weights_save: the whole array in host memory, instead of m; else NULL */
+    /* weights_load: the parts of the array that m has, in rising order; NULL: all of it */
+    const struct flat_part *part;
+    int parts;
+};
+
+/* The n elements from number `at` of the array on are in m from number `to` on. */
+struct flat_part {
+    size_t at, n, to;
 };
 
 /* To and from a safetensors file. A file must hold exactly the tensors of the arrays; one that

@@ -30,7 +30,7 @@ static enum heed_status add_model(double *sum, struct parameters *p, const char 
     char path[FILE_PATH_MAX];
     const float *weight = p->master.p;
     enum heed_status s = directory_weights(path, dir, err);
-    if (!s) s = weights_load(p, &(struct flat){"", p->master}, 1, path, err);
+    if (!s) s = weights_load(p, &(struct flat){.prefix = "", .m = p->master}, 1, path, err);
     for (size_t i = 0; i < p->n && !s; i++) sum[i] += (double)weight[i];
     return s;
 }

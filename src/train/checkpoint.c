@@ -59,7 +59,8 @@ static enum heed_status write_moments(const struct checkpoint *c, const char *di
                                       struct heed_error *err)
 {
     char path[FILE_PATH_MAX];
-    struct flat moments[] = {{"m.", c->opt->m}, {"v.", c->opt->v}};
+    struct flat moments[] = {{.prefix = "m.", .m = c->opt->m, .host = c->m},
+                             {.prefix = "v.", .m = c->opt->v, .host = c->v}};
     enum heed_status s = file_join(path, sizeof path, dir, STATE, err);
     if (!s) s = weights_save(c->p, moments, 2, path, err);
     return s;
@@ -241,6 +242,30 @@ enum heed_status checkpoint_read(const struct checkpoint *c, int64_t step,
     return s;
 }
 
+enum heed_status checkpoint_shards(const char *out, int *shards, struct heed_error *err)
+{
+    char dir[FILE_PATH_MAX], path[FILE_PATH_MAX];
+    const struct recipe none = {.shards = 1};
+    int64_t *steps;
+    int n;
+    enum heed_status s = checkpoint_list(out, &steps, &n, err);
+    if (s) return s;
+    *shards = 0;
+    for (int i = 0; i < n && !*shards; i++) {
+        struct progress r;
+        char *text = NULL;
+        size_t len;
+        bool read = !step_dir(dir, out, steps[i], "", NULL) &&
+                    !file_join(path, sizeof path, dir, RECORD, NULL) &&
+                    !file_read(path, 1 << 20, &text, &len, NULL) &&
+                    !record_parse(&r, &none, text, len, path, NULL);
+        if (read) *shards = r.recipe.shards;
+        free(text);
+    }
+    free(steps);
+    return HEED_OK;
+}
+
 enum heed_status checkpoint_check(const struct checkpoint *c, int64_t step, struct heed_error *err)
 {
     char dir[FILE_PATH_MAX];
@@ -256,11 +281,16 @@ enum heed_status checkpoint_check(const struct checkpoint *c, int64_t step, stru
 enum heed_status checkpoint_load(const struct checkpoint *c, int64_t step, struct heed_error *err)
 {
     char dir[FILE_PATH_MAX], path[FILE_PATH_MAX];
-    struct flat moments[] = {{"m.", c->opt->m}, {"v.", c->opt->v}};
+    const struct slices *slices = c->opt->slices;
+    struct flat moments[] = {{.prefix = "m.", .m = c->opt->m}, {.prefix = "v.", .m = c->opt->v}};
+    for (int i = 0; i < 2 && slices; i++) {
+        moments[i].part = slices->part;
+        moments[i].parts = slices->spans;
+    }
     enum heed_status s = step_dir(dir, c->out, step, "", err);
     if (!s) s = file_join(path, sizeof path, dir, STATE, err);
     if (!s) s = weights_load(c->p, moments, 2, path, err);
     if (!s) s = directory_weights(path, dir, err);
-    if (!s) s = weights_load(c->p, &(struct flat){"", c->p->master}, 1, path, err);
+    if (!s) s = weights_load(c->p, &(struct flat){.prefix = "", .m = c->p->master}, 1, path, err);
     return s;
 }

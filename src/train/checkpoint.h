@@ -22,6 +22,8 @@ struct checkpoint {
     struct optimizer *opt;
     const struct heed_tokenizer *tokenizer;
     const char *out;
+    const void *m, *v; /* for checkpoint_save: the whole moments in host memory, where the optimizer
+                        * has a part of them; else NULL */
 };
 
 /* Writes checkpoints/step-N and publishes it (checkpoint_publish); then removes all checkpoints but
@@ -31,6 +33,9 @@ enum heed_status checkpoint_save(const struct checkpoint *c, const struct progre
 /* The steps of the checkpoints on disk, newest first; *steps is malloced. Removes checkpoints that
  * were left half written or half removed. */
 enum heed_status checkpoint_list(const char *out, int64_t **steps, int *n, struct heed_error *err);
+/* The number of shards of the run in `out`, by its newest checkpoint that can be read; 0: there is
+ * none. */
+enum heed_status checkpoint_shards(const char *out, int *shards, struct heed_error *err);
 /* Reads the record of a step and checks that the files beside it are those it was saved with. */
 enum heed_status checkpoint_read(const struct checkpoint *c, int64_t step,
                                  const struct recipe *given, struct progress *p,

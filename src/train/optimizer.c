@@ -42,18 +42,26 @@ static void guard_update(struct guard *g, double norm, bool skipped)
     g->norm = decay * g->norm + (1 - decay) * norm;
 }
 
+/* Norms that optimizer_norms computes. */
+static size_t units_of(const struct slices *s)
+{
+    return s ? (size_t)(s->spans * s->units) : 1;
+}
+
 enum heed_status optimizer_open(struct optimizer **out, struct parameters *p,
-                                struct heed_error *err)
+                                const struct slices *slices, struct heed_error *err)
 {
     struct optimizer *o = calloc(1, sizeof *o);
     if (!o) return error_memory(err, sizeof *o, "the optimizer");
     struct backend *be = p->be;
-    size_t bytes = p->n * type_size(p->precision.master);
+    size_t own = slices ? slices->own : p->n, bytes = own * type_size(p->precision.master);
     o->p = p;
-    o->m = o->v = mat_make(NULL, 1, (int)p->n, p->precision.master);
+    o->slices = slices;
+    o->m = o->v = mat_make(NULL, 1, (int)own, p->precision.master);
     enum heed_status s = be->op->alloc(be, &o->m.p, bytes, USED_WHOLE, err);
     if (!s) s = be->op->alloc(be, &o->v.p, bytes, USED_WHOLE, err);
-    if (!s) s = be->op->alloc(be, (void **)&o->sq, sizeof *o->sq, USED_WHOLE, err);
+    size_t norms = units_of(slices) * sizeof *o->sq;
+    if (!s) s = be->op->alloc(be, (void **)&o->sq, norms, USED_WHOLE, err);
     if (s) {
         optimizer_free(o);
         return s;
@@ -83,6 +91,43 @@ void optimizer_begin(struct optimizer *o, struct mat grad, struct adam h)
     be->op->sqnorm(be, o->sq, grad);
     be->op->adam(be, p->master, o->m, o->v, p->copy, grad, o->sq, &h);
     be->op->download(be, &o->sq_host, o->sq, sizeof o->sq_host);
+}
+
+enum heed_status optimizer_norms(struct optimizer *o, const struct mat *sum, double *out,
+                                 struct heed_error *err)
+{
+    const struct slices *s = o->slices;
+    struct backend *be = o->p->be;
+    size_t bytes = units_of(s) * sizeof *o->sq;
+    be->op->zero(be, o->sq, bytes);
+    for (int i = 0; i < s->spans; i++)
+        for (int k = 0; k < s->units; k++) {
+            struct span unit = slices_unit(s, i, k);
+            if (!unit.n) continue;
+            be->op->sqnorm(be, o->sq + i * s->units + k,
+                           slices_mat(sum[i], unit.at - s->part[i].at, unit.n));
+        }
+    be->op->download(be, out, o->sq, bytes);
+    return be->op->sync(be, err);
+}
+
+void optimizer_begin_slices(struct optimizer *o, const struct mat *sum, double sq, struct adam h)
+{
+    const struct slices *s = o->slices;
+    struct parameters *p = o->p;
+    struct backend *be = p->be;
+    struct mat copy = p->copy;
+    h.limit = guard_limit(&o->guard);
+    o->begun = h;
+    o->sq_host = sq;
+    be->op->upload(be, o->sq, &o->sq_host, sizeof o->sq_host);
+    for (int i = 0; i < s->spans; i++) {
+        const struct flat_part *own = &s->part[i];
+        if (!own->n) continue;
+        if (p->copy.p) copy = slices_mat(p->copy, own->at, own->n);
+        be->op->adam(be, slices_mat(p->master, own->at, own->n), slices_mat(o->m, own->to, own->n),
+                     slices_mat(o->v, own->to, own->n), copy, sum[i], o->sq, &h);
+    }
 }
 
 enum heed_status optimizer_done(struct optimizer *o, struct update *out, struct heed_error *err)

@@ -4,7 +4,7 @@
  */
 #ifndef HEED_TRAIN_OPTIMIZER_H
 #define HEED_TRAIN_OPTIMIZER_H
-#include "model/parameters.h"
+#include "train/slices.h"
 
 struct schedule {
     double peak;    /* learning rate at the end of the warm-up */
@@ -26,15 +26,17 @@ struct guard {
 
 struct optimizer {
     struct parameters *p;
-    struct mat m, v;   /* [1,n] moments */
-    double *sq;        /* on the device: squared norm of the gradient */
+    const struct slices *slices; /* NULL: all parameters are this process's own */
+    struct mat m, v;             /* [1,own] moments */
+    double *sq;        /* on the device: squared norm of the gradient, or of each unit of it */
     double sq_host;    /* that of the last step, in host memory */
     struct adam begun; /* what optimizer_begin was called with */
     struct guard guard;
 };
 
+/* slices: what this rank updates; NULL: everything. Both must outlive the optimizer. */
 enum heed_status optimizer_open(struct optimizer **out, struct parameters *p,
-                                struct heed_error *err);
+                                const struct slices *slices, struct heed_error *err);
 void optimizer_free(struct optimizer *o);
 
 struct update {
@@ -46,6 +48,11 @@ struct update {
  * optimizer_done waits for it. */
 void optimizer_begin(struct optimizer *o, struct mat grad, struct adam h);
 enum heed_status optimizer_done(struct optimizer *o, struct update *out, struct heed_error *err);
+/* The same for slices. sum[spans]: gradients of the own parameters. optimizer_norms waits for the
+ * squared norm of each unit of them, out[spans*units]; sq is the sum of those of all ranks. */
+enum heed_status optimizer_norms(struct optimizer *o, const struct mat *sum, double *out,
+                                 struct heed_error *err);
+void optimizer_begin_slices(struct optimizer *o, const struct mat *sum, double sq, struct adam h);
 /* Sets *sound to whether every parameter is finite. */
 enum heed_status optimizer_check(struct optimizer *o, bool *sound, struct heed_error *err);
 

@@ -43,6 +43,7 @@ static enum heed_status check_whole(const struct heed_train_options *o, struct h
         {"steps", o->steps, 1, STEPS_MOST},
         {"batch_tokens", o->batch_tokens, 16, BATCH_TOKENS_MOST},
         {"accumulate", o->accumulate, 1, ACCUMULATE_MOST},
+        {"shards", o->shards, 0, SHARDS_MAX},
         {"warmup", o->warmup, 1, COUNT_MOST},
         {"valid_every", o->valid_every, 0, STEPS_MOST},
         {"patience", o->patience, 0, COUNT_MOST},
@@ -126,6 +127,8 @@ enum heed_status train_options_check(const struct heed_train_options *o, struct 
     s = check_mix(train, err);
     if (!s) s = check_whole(o, err);
     if (!s) s = check_reals(o, err);
+    if (!s && o->shards && !shards_valid(o->shards))
+        s = error_set(err, HEED_EARG, "shards is %d, expected a power of two", o->shards);
     return s;
 }
 
@@ -135,6 +138,7 @@ enum heed_status train_options_recipe(struct recipe *r, const struct heed_train_
     *r = (struct recipe){.seed = o->seed,
                          .batch_tokens = o->batch_tokens,
                          .accumulate = o->accumulate,
+                         .shards = o->shards,
                          .warmup = o->warmup,
                          .schedule = o->schedule,
                          .train_length = o->train_length,

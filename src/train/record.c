@@ -44,9 +44,9 @@ struct field {
 #define AT(member) offsetof(struct progress, member)
 static const struct field FIELD[] = {
     {"step", AT(step), .kind = WHOLE64},
-    {"epoch", AT(cursor.epoch), .kind = WHOLE64},
-    {"pool", AT(cursor.pool), .kind = WHOLE64},
-    {"batch", AT(cursor.batch), .kind = WHOLE64},
+    {"epoch", AT(cursor[0].epoch), .kind = WHOLE64},
+    {"pool", AT(cursor[0].pool), .kind = WHOLE64},
+    {"batch", AT(cursor[0].batch), .kind = WHOLE64},
     {"guard_norm", AT(guard.norm), .kind = REAL},
     {"guard_seen", AT(guard.seen), .kind = WHOLE64},
     {"skipped", AT(skipped), .kind = WHOLE64},
@@ -61,6 +61,7 @@ static const struct field FIELD[] = {
     {"seed", AT(recipe.seed), .kind = SEED, .option = "--seed"},
     {"batch_tokens", AT(recipe.batch_tokens), .kind = WHOLE, .option = "--batch-tokens"},
     {"accumulate", AT(recipe.accumulate), .kind = WHOLE, .option = "--accumulate"},
+    {"shards", AT(recipe.shards), .kind = WHOLE, .option = "--shards", .newer = true},
     {"precision", AT(recipe.precision), .kind = CHOICE, .choices = PRECISION,
      .option = "--precision"},
     {"subword_dropout", AT(recipe.subword_dropout), .kind = RATE, .option = "--subword-dropout",
@@ -152,6 +153,39 @@ static bool field_parse(const struct field *f, void *v, const json_t *value)
     return false;
 }
 
+/* ---- cursors ---- */
+
+static const char CURSORS[] = "cursors";
+
+/* The cursors of all shards, of a run that has several. */
+static json_t *cursors_format(const struct progress *p)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < p->recipe.shards; i++) {
+        const struct batch_cursor *c = &p->cursor[i];
+        json_t *one =
+            json_pack("[III]", (json_int_t)c->epoch, (json_int_t)c->pool, (json_int_t)c->batch);
+        if (json_array_append_new(list, one)) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static bool cursors_parse(struct progress *p, const json_t *list)
+{
+    bool good = (int)json_array_size(list) == p->recipe.shards;
+    for (int i = 0; i < p->recipe.shards && good; i++) {
+        const json_t *one = json_array_get(list, (size_t)i);
+        int64_t *v[] = {&p->cursor[i].epoch, &p->cursor[i].pool, &p->cursor[i].batch};
+        const struct field whole = {.kind = WHOLE64};
+        for (size_t k = 0; k < sizeof v / sizeof *v && good; k++)
+            good = field_parse(&whole, v[k], json_array_get(one, k));
+    }
+    return good;
+}
+
 /* ---- checksum ---- */
 
 static const char CRC[] = "crc32";
@@ -194,6 +228,8 @@ char *record_format(const struct progress *p)
     for (int i = 0; good && i < FIELDS; i++)
         good = json_object_set_new(j, FIELD[i].key,
                                    field_format(&FIELD[i], (const char *)p + FIELD[i].offset)) == 0;
+    if (good && p->recipe.shards > 1)
+        good = json_object_set_new(j, CURSORS, cursors_format(p)) == 0;
     good = good && crc_of(j, crc) && json_object_set_new(j, CRC, json_string(crc)) == 0;
     if (good) text = json_dumps(j, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     json_decref(j);
@@ -218,6 +254,7 @@ static enum heed_status object_parse(struct progress *p, const struct recipe *gi
     r.recipe.schedule = HEED_SCHEDULE_INVERSE_SQRT;
     r.recipe.train_length = 0;
     snprintf(r.recipe.mix, sizeof r.recipe.mix, "%s", FINGERPRINT_EQUAL);
+    r.recipe.shards = 1;
     enum heed_status s = check_crc(j, path, err);
     for (int i = 0; !s && i < FIELDS; i++) {
         const struct field *f = &FIELD[i];
@@ -226,6 +263,11 @@ static enum heed_status object_parse(struct progress *p, const struct recipe *gi
         if (!field_parse(f, (char *)&r + f->offset, value))
             s = error_set(err, HEED_EFORMAT, "%s: \"%s\" is missing or not valid", path, f->key);
     }
+    if (!s && !shards_valid(r.recipe.shards))
+        s = error_set(err, HEED_EFORMAT, "%s: \"shards\" is %d, expected a power of two up to %d",
+                      path, r.recipe.shards, SHARDS_MAX);
+    if (!s && r.recipe.shards > 1 && !cursors_parse(&r, json_object_get(j, CURSORS)))
+        s = error_set(err, HEED_EFORMAT, "%s: \"%s\" is missing or not valid", path, CURSORS);
     if (s) return s;
     older_best(&r, j, given);
     *p = r;
@@ -296,4 +338,17 @@ enum heed_status record_same_run(const struct recipe *run, const struct recipe *
                 f->option, x, y);
     }
     return HEED_OK;
+}
+
+char *record_options(const struct recipe *r)
+{
+    enum { LINE_MAX_BYTES = 128 };
+    char *text = calloc(FIELDS, LINE_MAX_BYTES), value[VALUE_MAX];
+    size_t len = 0;
+    for (int i = 0; i < FIELDS && text; i++) {
+        if (!FIELD[i].option) continue;
+        field_show(value, &FIELD[i], (const char *)r + FIELD[i].offset - AT(recipe));
+        len += (size_t)snprintf(text + len, LINE_MAX_BYTES, "%s %s\n", FIELD[i].option, value);
+    }
+    return text;
 }

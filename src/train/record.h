@@ -17,7 +17,7 @@ struct recipe {
     char data[FINGERPRINT_MAX]; /* fingerprint of the training text */
     char mix[FINGERPRINT_MAX];  /* weights of its files */
     uint64_t seed;
-    int batch_tokens, accumulate, warmup, train_length;
+    int batch_tokens, accumulate, shards, warmup, train_length;
     enum heed_schedule schedule;
     float peak_lr, beta1, beta2, epsilon;
     float label_smoothing, subword_dropout, clip;
@@ -27,6 +27,12 @@ struct recipe {
     char valid_tokenize[FINGERPRINT_MAX]; /* "" unless the best are chosen by BLEU */
 };
 
+enum { SHARDS_MAX = 256 };
+static inline bool shards_valid(int64_t n)
+{
+    return n >= 1 && n <= SHARDS_MAX && (n & (n - 1)) == 0;
+}
+
 /* The other files of a checkpoint. */
 enum { RECORD_FILES = 4 };
 extern const char *const record_file[RECORD_FILES];
@@ -34,7 +40,7 @@ extern const char *const record_file[RECORD_FILES];
 /* All that a resumed run needs to go on bit for bit, besides weights and moments. */
 struct progress {
     int64_t step;
-    struct batch_cursor cursor;
+    struct batch_cursor cursor[SHARDS_MAX]; /* of each shard */
     struct guard guard;
     int64_t skipped; /* number of skipped steps in the run */
     int skips;       /* steps skipped in a row; unless it is 0, the weights may be bad */
@@ -56,6 +62,8 @@ char *record_format(const struct progress *p);
  */
 enum heed_status record_parse(struct progress *p, const struct recipe *given, const char *text,
                               size_t len, const char *path, struct heed_error *err);
+/* Lines "OPTION VALUE" of all options of a recipe, malloced; NULL when out of memory. */
+char *record_options(const struct recipe *r);
 /* HEED_EARG naming the first option in which `given` differs from the recipe of the run in `out`.
  * The options by which the best weights are chosen are compared only where both have validation
  * text. */

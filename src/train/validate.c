@@ -1,5 +1,9 @@
 /*
  * validate.c - validation loss, BLEU and chrF.
+ *
+ * The ranks of a cluster share the batches of the loss and the sources to translate: rank r has
+ * every one whose number modulo the number of ranks is r. Rank 0 sums the losses of all tokens in
+ * the order of the text and scores all translations, so that neither depends on the ranks.
  */
 #include "train/validate.h"
 
@@ -27,7 +31,7 @@ struct validator {
     struct packed **batch; /* [batches] the tokens of both sides, for the loss */
     int batches;
     size_t batches_cap;
-    struct samples *samples;
+    struct samples *samples; /* NULL: another rank writes them */
     /* for BLEU and chrF */
     struct search *search; /* NULL: nothing is translated */
     struct lines ref;      /* the references */
@@ -132,7 +136,7 @@ enum heed_status validator_open(struct validator **out, const struct parameters 
         if (!s) s = search_open(&v->search, p->be, p, &so, err);
         if (!s) s = read_text(v, err);
     }
-    if (!s) s = samples_open(&v->samples, p, &samples, err);
+    if (!s && cluster_rank(o->cluster) == 0) s = samples_open(&v->samples, p, &samples, err);
     if (s) {
         validator_free(v);
         return s;
@@ -154,58 +158,138 @@ void validator_free(struct validator *v)
     free(v);
 }
 
-static enum heed_status mean_loss(struct validator *v, struct run *r, double *nll,
-                                  struct heed_error *err)
+static bool is_mine(const struct validator *v, int i)
 {
-    struct loss sum = {0};
+    return i % cluster_ranks(v->o.cluster) == cluster_rank(v->o.cluster);
+}
+
+/* ---- loss ---- */
+
+/* The losses of the tokens of all batches, on rank 0: nll [tokens]. */
+static enum heed_status share_losses(struct validator *v, double *nll, struct heed_error *err)
+{
+    struct heed_cluster *c = v->o.cluster;
+    struct transfers t = {0};
     enum heed_status s = HEED_OK;
-    for (int i = 0; i < v->batches && !s; i++)
-        s = run_loss(r, v->batch[i], &(struct loss_options){0}, &sum, err);
-    *nll = sum.tokens ? sum.nll / (double)sum.tokens : 0;
+    for (int i = 0; i < v->batches && !s; i++) {
+        size_t bytes = (size_t)v->batch[i]->rows_tgt * sizeof *nll;
+        int owner = i % cluster_ranks(c);
+        if (owner && cluster_rank(c) == 0)
+            s = cluster_receive(c, &t, nll, bytes, owner, TAG_EXCHANGE, err);
+        else if (owner && is_mine(v, i))
+            s = cluster_send(c, &t, nll, bytes, 0, TAG_EXCHANGE, err);
+        nll += v->batch[i]->rows_tgt;
+    }
+    if (!s && t.n) s = cluster_wait(c, &t, err);
+    transfers_release(&t);
     return s;
 }
 
-/* Translates all sources by greedy search. out [n], zeroed; the caller releases each of them. */
+static enum heed_status mean_loss(struct validator *v, struct run *r, double *mean,
+                                  struct heed_error *err)
+{
+    size_t tokens = 0, at = 0;
+    for (int i = 0; i < v->batches; i++) tokens += (size_t)v->batch[i]->rows_tgt;
+    double sum = 0, *nll = malloc((tokens + 1) * sizeof *nll);
+    if (!nll) return error_memory(err, tokens * sizeof *nll, "validation");
+    enum heed_status s = HEED_OK;
+    for (int i = 0; i < v->batches && !s; at += (size_t)v->batch[i++]->rows_tgt) {
+        if (!is_mine(v, i)) continue;
+        s = run_loss(r, v->batch[i], &(struct loss_options){0}, &(struct loss){0}, err);
+        if (!s) run_nll(r, nll + at);
+    }
+    if (!s) s = share_losses(v, nll, err);
+    for (size_t i = 0; i < tokens && !s && cluster_rank(v->o.cluster) == 0; i++) sum += nll[i];
+    *mean = tokens ? sum / (double)tokens : 0;
+    free(nll);
+    return s;
+}
+
+/* ---- translation ---- */
+
+/* Texts that follow each other, each with its NUL. */
+struct joined {
+    char *v;
+    size_t n, cap;
+};
+
+/* Translates the own sources by greedy search. out [n], zeroed; the caller releases each of them.
+ */
 static enum heed_status search_greedy(struct validator *v, struct translation *out,
                                       struct heed_error *err)
 {
     struct sentence *x = calloc((size_t)v->n + 1, sizeof *x);
+    int n = 0;
     if (!x) return error_memory(err, (size_t)v->n * sizeof *x, "validation");
-    for (int i = 0; i < v->n; i++)
-        x[i] =
+    for (int i = 0; i < v->n; i++) {
+        if (!is_mine(v, i)) continue;
+        x[n++] =
             (struct sentence){.src = v->src[i], .beam = {.width = 1, .nbest = 1}, .out = &out[i]};
-    enum heed_status s = search_run(v->search, x, v->n, err);
+    }
+    enum heed_status s = search_run(v->search, x, n, err);
     free(x);
     return s;
+}
+
+/* The translations of the own sources, as text. */
+static enum heed_status translate_own(struct validator *v, struct joined *text,
+                                      struct heed_error *err)
+{
+    struct translation *out = calloc((size_t)v->n + 1, sizeof *out);
+    if (!out) return error_memory(err, (size_t)v->n * sizeof *out, "validation");
+    enum heed_status s = search_greedy(v, out, err);
+    for (int i = 0; i < v->n; i++) {
+        char *one = NULL;
+        size_t len;
+        if (is_mine(v, i) && !s)
+            s = heed_decode(v->o.tokenizer, out[i].ids.v, out[i].ids.n, &one, &len, err);
+        size_t bytes = one ? strlen(one) + 1 : 0;
+        if (!s) s = array_reserve(&text->v, &text->cap, text->n + bytes + 1, 1, "validation", err);
+        if (!s && one) memcpy(text->v + text->n, one, bytes);
+        text->n += bytes;
+        free(one);
+        translation_release(&out[i]);
+    }
+    free(out);
+    return s;
+}
+
+/* Finds the translation of every source among those of all ranks, and scores them. */
+static enum heed_status score(struct validator *v, const char *all, const size_t *size,
+                              struct validation *result, struct heed_error *err)
+{
+    int ranks = cluster_ranks(v->o.cluster);
+    const char **hyp = calloc((size_t)v->n + 1, sizeof *hyp);
+    const char *const *ref = (const char *const *)v->ref.v;
+    struct heed_score bleu, chrf;
+    if (!hyp) return error_memory(err, (size_t)v->n * sizeof *hyp, "validation");
+    for (int r = 0; r < ranks; all += size[r++]) {
+        const char *next = all;
+        for (int i = r; i < v->n; i += ranks, next += strlen(next) + 1) hyp[i] = next;
+    }
+    enum heed_status s = heed_bleu(hyp, ref, v->n, v->o.tokenize, &bleu, err);
+    if (!s) s = heed_chrf(hyp, ref, v->n, &chrf, err);
+    free(hyp);
+    if (s) return s;
+    result->bleu = bleu.value;
+    result->chrf = chrf.value;
+    return HEED_OK;
 }
 
 static enum heed_status translate(struct validator *v, struct validation *result,
                                   struct heed_error *err)
 {
-    struct translation *out = calloc((size_t)v->n + 1, sizeof *out);
-    char **hyp = calloc((size_t)v->n + 1, sizeof *hyp);
-    const char *const *text = (const char *const *)hyp;
-    const char *const *ref = (const char *const *)v->ref.v;
-    struct heed_score bleu, chrf;
-    enum heed_status s =
-        out && hyp ? HEED_OK : error_memory(err, (size_t)v->n * sizeof *out, "validation");
-    if (!s) s = search_greedy(v, out, err);
-    for (int i = 0; i < v->n && !s; i++) {
-        size_t len;
-        s = heed_decode(v->o.tokenizer, out[i].ids.v, out[i].ids.n, &hyp[i], &len, err);
-    }
-    if (!s) s = heed_bleu(text, ref, v->n, v->o.tokenize, &bleu, err);
-    if (!s) s = heed_chrf(text, ref, v->n, &chrf, err);
-    for (int i = 0; i < v->n; i++) {
-        if (out) translation_release(&out[i]);
-        if (hyp) free(hyp[i]);
-    }
-    free(hyp);
-    free(out);
-    if (s) return s;
-    result->bleu = bleu.value;
-    result->chrf = chrf.value;
-    return HEED_OK;
+    struct joined mine = {0};
+    char *all = NULL;
+    size_t *size = calloc((size_t)cluster_ranks(v->o.cluster), sizeof *size);
+    enum heed_status s = size ? HEED_OK : error_memory(err, sizeof *size, "validation");
+    if (!s) s = translate_own(v, &mine, err);
+    if (!s) s = cluster_to_first(v->o.cluster, mine.v, mine.n, &all, size, err);
+    if (!s && all) s = score(v, all, size, result, err);
+    free(mine.v);
+    free(all);
+    free(size);
+    return s;
 }
 
 enum heed_status validate(struct validator *v, struct run *r, int64_t step, struct validation *out,
@@ -214,5 +298,6 @@ enum heed_status validate(struct validator *v, struct run *r, int64_t step, stru
     out->bleu = out->chrf = -1;
     enum heed_status s = mean_loss(v, r, &out->nll, err);
     if (!s && v->search) s = translate(v, out, err);
-    return s ? s : samples_write(v->samples, step, err);
+    if (!s && v->samples) s = samples_write(v->samples, step, err);
+    return s ? s : cluster_from_first(v->o.cluster, out, sizeof *out, err);
 }

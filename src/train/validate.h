@@ -4,6 +4,7 @@
  */
 #ifndef HEED_TRAIN_VALIDATE_H
 #define HEED_TRAIN_VALIDATE_H
+#include "cluster/cluster.h"
 #include "model/run.h"
 
 struct validator;
@@ -16,6 +17,7 @@ struct validation {
 struct validator_options {
     struct heed_corpus corpus;
     const struct heed_tokenizer *tokenizer;
+    struct heed_cluster *cluster; /* whose ranks share the work; NULL: none */
     int batch_tokens;
     int threads;          /* that read and tokenize the text; 0: all cores */
     const char *tokenize; /* tokenizer of BLEU, see heed_bleu; NULL: only samples are translated */

@@ -319,6 +319,19 @@ static void cpu_adam(struct backend *be, struct mat p, struct mat m, struct mat 
 
 /* Both rows and columns are divided among the threads: a matrix may be one row of all parameters or
  * many short rows. */
+static void cpu_accumulate(struct backend *be, struct mat x, struct mat y)
+{
+    struct cpu *cpu = cpu_of(be);
+    assert(x.type == TYPE_F32 && y.type == TYPE_F32);
+    size_t n = mat_count(x);
+#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, n))
+    for (size_t i = 0; i < n; i += SPAN) {
+        float *to = (float *)x.p + i;
+        const float *from = (const float *)y.p + i;
+        for (size_t k = 0; k < size_min(n - i, SPAN); k++) to[k] += from[k];
+    }
+}
+
 static void cpu_cast(struct backend *be, struct mat dst, struct mat src)
 {
     struct cpu *cpu = cpu_of(be);
@@ -407,6 +420,7 @@ static const struct ops cpu_ops = {
     .xent = cpu_xent,
     .sqnorm = cpu_sqnorm,
     .adam = cpu_adam,
+    .accumulate = cpu_accumulate,
     .cast = cpu_cast,
     .pack_bytes = cpu_pack_bytes,
     .pack = cpu_pack,

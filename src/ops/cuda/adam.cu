@@ -123,6 +123,25 @@ void cuda_adam(struct gpu *c, struct mat p, struct mat m, struct mat v, struct m
                                                   *h, adam_rates(h));
 }
 
+/* ---- sums of gradients ---- */
+
+static __global__ void accumulate_sweep(float *x, const float *y, size_t n)
+{
+    size_t stride = (size_t)gridDim.x * THREADS;
+    for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += stride) x[i] += y[i];
+}
+
+void cuda_accumulate(struct gpu *c, struct mat x, struct mat y)
+{
+    if (x.type != TYPE_F32 || y.type != TYPE_F32) {
+        cuda_refuse(c, "gradients other than f32");
+        return;
+    }
+    int blocks = min(BLOCKS * 4, ceiling(x.cols, THREADS));
+    accumulate_sweep<<<blocks, THREADS, 0, c->stream>>>((float *)x.p, (const float *)y.p,
+                                                        (size_t)x.cols);
+}
+
 /* ---- conversion between types ---- */
 
 template <class T, class U, int W>

@@ -358,6 +358,13 @@ static void op_adam(struct backend *be, struct mat p, struct mat m, struct mat v
     end(c);
 }
 
+static void op_accumulate(struct backend *be, struct mat x, struct mat y)
+{
+    struct gpu *c = begin(be, "accumulate", 3 * mat_bytes(x));
+    if (x.cols) cuda_accumulate(c, x, y);
+    end(c);
+}
+
 static void op_cast(struct backend *be, struct mat dst, struct mat src)
 {
     struct gpu *c = begin(be, "cast", mat_bytes(dst) + mat_bytes(src));
@@ -461,6 +468,7 @@ static const struct ops table = {
     .xent = op_xent,
     .sqnorm = op_sqnorm,
     .adam = op_adam,
+    .accumulate = op_accumulate,
     .cast = op_cast,
     .pack_bytes = cuda_pack_bytes,
     .pack = op_pack,

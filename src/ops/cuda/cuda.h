@@ -182,6 +182,7 @@ void cuda_xent(struct gpu *c, struct mat logits, const int32_t *target, float ep
 void cuda_sqnorm(struct gpu *c, double *out, struct mat g);
 void cuda_adam(struct gpu *c, struct mat p, struct mat m, struct mat v, struct mat copy,
                struct mat g, const double *sq, const struct adam *h);
+void cuda_accumulate(struct gpu *c, struct mat x, struct mat y);
 void cuda_cast(struct gpu *c, struct mat dst, struct mat src);
 /* decode.cu */
 size_t cuda_pack_bytes(enum type type, int rows, int cols);

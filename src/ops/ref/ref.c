@@ -457,6 +457,12 @@ static void ref_adam(struct backend *be, struct mat p, struct mat m, struct mat 
     }
 }
 
+static void ref_accumulate(struct backend *be, struct mat x, struct mat y)
+{
+    (void)be;
+    for (int i = 0; i < x.cols; i++) set(x, 0, i, get(x, 0, i) + get(y, 0, i));
+}
+
 static void ref_cast(struct backend *be, struct mat dst, struct mat src)
 {
     (void)be;
@@ -545,6 +551,7 @@ static const struct ops ref_ops = {
     .xent = ref_xent,
     .sqnorm = ref_sqnorm,
     .adam = ref_adam,
+    .accumulate = ref_accumulate,
     .cast = ref_cast,
     .pack_bytes = ref_pack_bytes,
     .pack = ref_pack,

@@ -1,0 +1,313 @@
+/*
+ * exchange.c - sums of gradients over shards and ranks; see exchange.h.
+ *
+ * The gradients of a rank's shards are computed one after the other. spare[l] holds the sum of 2^l
+ * of them that waits for its sibling in the tree, like the bits of a counter. Where the memory of
+ * the device is not that of the host, gradients and parameters go through arrays in host memory,
+ * and nothing is sent before the last backward is done.
+ */
+#include "train/exchange.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+enum { LEVELS_MAX = 16 };
+enum { TAG_GRADIENT = TAG_FREE, TAG_PARAMETER = TAG_GRADIENT + SPANS_MAX };
+enum { TAG_COLLECT = TAG_PARAMETER + SPANS_MAX };
+
+struct exchange {
+    struct heed_cluster *cluster;
+    const struct slices *slices;
+    struct run *run;
+    int levels;
+    void *spare[LEVELS_MAX]; /* gradients, see above */
+    void *first;             /* the gradient that the run was opened with */
+    char *landing;           /* in host memory: the own slices of the other ranks' gradients */
+    char *arrived;           /* the same on the device */
+    char *mirror;            /* [n] gradients, then parameters, in host memory; NULL: not needed */
+    struct transfers receive[SPANS_MAX], send;
+    struct mat sum[SPANS_MAX];
+    struct gradient_watch watch;
+    enum heed_status status; /* of exchange_watch, which cannot return it */
+    struct heed_error err;
+};
+
+static size_t element(const struct exchange *x)
+{
+    return type_size(x->run->grad.type);
+}
+
+/* ---- sums within a rank ---- */
+
+/* Adds the sums that wait in the lowest levels to n elements of the gradient. */
+static void fold(struct exchange *x, int levels, size_t at, size_t n)
+{
+    struct backend *be = x->run->be;
+    struct mat g = x->run->grad, y = g;
+    for (int l = 0; l < levels && n; l++) {
+        y.p = x->spare[l];
+        be->op->accumulate(be, slices_mat(g, at, n), slices_mat(y, at, n));
+    }
+}
+
+static bool is_last(const struct exchange *x, int shard)
+{
+    return shard == x->slices->units - 1;
+}
+
+/* Whether slices are sent while backward goes on. */
+static bool overlaps(const struct exchange *x)
+{
+    return x->slices->ranks > 1 && !x->mirror;
+}
+
+/* ---- gradients among ranks ---- */
+
+/* Where the slice of another rank's gradient lands, in elements. */
+static size_t landing_at(const struct slices *s, int span, int from)
+{
+    const struct flat_part *own = &s->part[span];
+    size_t others = (size_t)(s->ranks - 1), place = (size_t)(from < s->rank ? from : from - 1);
+    return own->to * others + place * own->n;
+}
+
+static enum heed_status expect_gradients(struct exchange *x, struct heed_error *err)
+{
+    const struct slices *s = x->slices;
+    enum heed_status status = HEED_OK;
+    for (int i = 0; i < s->spans; i++)
+        for (int r = 0; r < s->ranks && !status; r++) {
+            if (r == s->rank) continue;
+            status = cluster_receive(x->cluster, &x->receive[i],
+                                     x->landing + landing_at(s, i, r) * element(x),
+                                     s->part[i].n * element(x), r, TAG_GRADIENT + i, err);
+        }
+    return status;
+}
+
+/* Sends the slices of a span that is final to their owners. gradient: in host memory. */
+static enum heed_status send_gradient(struct exchange *x, const char *gradient, int span,
+                                      struct heed_error *err)
+{
+    const struct slices *s = x->slices;
+    enum heed_status status = HEED_OK;
+    for (int i = 1; i < s->ranks && !status; i++) {
+        int to = (s->rank + i) % s->ranks;
+        struct span slice = slices_of(s, span, to);
+        status = cluster_send(x->cluster, &x->send, gradient + slice.at * element(x),
+                              slice.n * element(x), to, TAG_GRADIENT + span, err);
+    }
+    return status;
+}
+
+static void span_is_final(void *user, int span)
+{
+    struct exchange *x = user;
+    if (x->status) return;
+    cluster_busy(x->cluster, true);
+    fold(x, x->levels, x->slices->span[span].at, x->slices->span[span].n);
+    x->status = send_gradient(x, x->run->grad.p, span, &x->err);
+}
+
+/* All of the gradient by way of host memory. */
+static enum heed_status send_mirrored(struct exchange *x, struct heed_error *err)
+{
+    struct backend *be = x->run->be;
+    be->op->download(be, x->mirror, x->run->grad.p, x->run->p->n * element(x));
+    enum heed_status s = be->op->sync(be, err);
+    for (int i = 0; i < x->slices->spans && !s; i++) s = send_gradient(x, x->mirror, i, err);
+    return s;
+}
+
+enum heed_status exchange_begin(struct exchange *x, int shard, struct heed_error *err)
+{
+    struct backend *be = x->run->be;
+    be->op->zero(be, x->run->grad.p, x->run->p->n * element(x));
+    x->status = HEED_OK;
+    if (!is_last(x, shard) || x->slices->ranks == 1) return HEED_OK;
+    return expect_gradients(x, err);
+}
+
+const struct gradient_watch *exchange_watch(struct exchange *x)
+{
+    return overlaps(x) ? &x->watch : NULL;
+}
+
+enum heed_status exchange_end(struct exchange *x, int shard, struct heed_error *err)
+{
+    if (x->status && err) *err = x->err;
+    if (x->status) return x->status;
+    if (!is_last(x, shard)) {
+        int l = 0;
+        while (shard >> l & 1) l++;
+        fold(x, l, 0, x->run->p->n);
+        x->spare[l] = run_swap_gradient(x->run, x->spare[l]);
+        return HEED_OK;
+    }
+    if (overlaps(x)) return HEED_OK;
+    fold(x, x->levels, 0, x->run->p->n);
+    return x->slices->ranks > 1 ? send_mirrored(x, err) : HEED_OK;
+}
+
+/* Adds up the slices of all ranks: ((0+1)+(2+3))+... */
+static void sum_ranks(struct exchange *x, int span)
+{
+    const struct slices *s = x->slices;
+    struct backend *be = x->run->be;
+    const struct flat_part *own = &s->part[span];
+    struct mat all = {.p = x->arrived, .type = x->run->grad.type};
+    struct mat mine = slices_mat(x->run->grad, own->at, own->n);
+    for (int d = 1; d < s->ranks; d *= 2)
+        for (int r = 0; r < s->ranks; r += 2 * d) {
+            struct mat v[2];
+            for (int k = 0; k < 2; k++) {
+                int from = r + k * d;
+                v[k] = from == s->rank ? mine : slices_mat(all, landing_at(s, span, from), own->n);
+            }
+            be->op->accumulate(be, v[0], v[1]);
+        }
+    x->sum[span] = s->rank == 0 ? mine : slices_mat(all, landing_at(s, span, 0), own->n);
+}
+
+enum heed_status exchange_sum(struct exchange *x, const struct mat **sum, struct heed_error *err)
+{
+    const struct slices *s = x->slices;
+    struct backend *be = x->run->be;
+    enum heed_status status = HEED_OK;
+    *sum = x->sum;
+    for (int i = s->spans - 1; i >= 0 && !status; i--) {
+        size_t others = (size_t)(s->ranks - 1) * element(x);
+        size_t at = others * s->part[i].to, bytes = others * s->part[i].n;
+        if (s->ranks > 1) status = cluster_wait(x->cluster, &x->receive[i], err);
+        if (status || !s->part[i].n) continue;
+        if (x->mirror) be->op->upload(be, x->arrived + at, x->landing + at, bytes);
+        sum_ranks(x, i);
+    }
+    if (!status && s->ranks > 1) status = cluster_wait(x->cluster, &x->send, err);
+    cluster_busy(x->cluster, false);
+    return status;
+}
+
+/* ---- parameters among ranks ---- */
+
+enum heed_status exchange_gather(struct exchange *x, struct heed_error *err)
+{
+    const struct slices *s = x->slices;
+    const struct parameters *p = x->run->p;
+    struct backend *be = x->run->be;
+    struct transfers t = {0};
+    enum heed_status status = HEED_OK;
+    if (s->ranks == 1) return HEED_OK;
+    char *all = x->mirror ? x->mirror : p->master.p;
+    for (int i = 0; i < s->spans && x->mirror; i++)
+        be->op->download(be, all + s->part[i].at * element(x),
+                         slices_mat(p->master, s->part[i].at, s->part[i].n).p,
+                         s->part[i].n * element(x));
+    if (x->mirror) status = be->op->sync(be, err);
+    for (int i = 0; i < s->spans; i++)
+        for (int k = 1; k < s->ranks && !status; k++) {
+            int to = (s->rank + k) % s->ranks, from = (s->rank + s->ranks - k) % s->ranks;
+            struct span theirs = slices_of(s, i, from);
+            status = cluster_receive(x->cluster, &t, all + theirs.at * element(x),
+                                     theirs.n * element(x), from, TAG_PARAMETER + i, err);
+            if (!status)
+                status = cluster_send(x->cluster, &t, all + s->part[i].at * element(x),
+                                      s->part[i].n * element(x), to, TAG_PARAMETER + i, err);
+        }
+    if (!status) status = cluster_wait(x->cluster, &t, err);
+    transfers_release(&t);
+    if (status) return status;
+    if (x->mirror) be->op->upload(be, p->master.p, all, p->n * element(x));
+    if (p->copy.p) be->op->cast(be, p->copy, p->master);
+    return HEED_OK;
+}
+
+enum heed_status exchange_collect(struct exchange *x, struct mat own, void *out,
+                                  struct heed_error *err)
+{
+    const struct slices *s = x->slices;
+    struct backend *be = x->run->be;
+    size_t size = element(x), bytes = s->own * size;
+    char *mine = malloc(bytes + 1), *to = out;
+    struct transfers t = {0};
+    if (!mine) return error_memory(err, bytes, "a part of Adam's moments");
+    be->op->download(be, mine, own.p, bytes);
+    enum heed_status status = be->op->sync(be, err);
+    for (int i = 0; i < s->spans && !status; i++) {
+        const struct flat_part *part = &s->part[i];
+        if (s->rank) {
+            status = cluster_send(x->cluster, &t, mine + part->to * size, part->n * size, 0,
+                                  TAG_COLLECT + i, err);
+            continue;
+        }
+        memcpy(to + part->at * size, mine + part->to * size, part->n * size);
+        for (int r = 1; r < s->ranks && !status; r++) {
+            struct span slice = slices_of(s, i, r);
+            status = cluster_receive(x->cluster, &t, to + slice.at * size, slice.n * size, r,
+                                     TAG_COLLECT + i, err);
+        }
+    }
+    if (!status && t.n) status = cluster_wait(x->cluster, &t, err);
+    transfers_release(&t);
+    free(mine);
+    return status;
+}
+
+/* ---- life ---- */
+
+static enum heed_status take_memory(struct exchange *x, struct heed_error *err)
+{
+    struct backend *be = x->run->be;
+    size_t whole = x->run->p->n * element(x);
+    size_t others = (size_t)(x->slices->ranks - 1) * x->slices->own * element(x);
+    enum heed_status s = HEED_OK;
+    for (int l = 0; l < x->levels && !s; l++)
+        s = be->op->alloc(be, &x->spare[l], whole, USED_WHOLE, err);
+    if (s || x->slices->ranks == 1) return s;
+    void *arrived = NULL;
+    s = be->op->alloc(be, &arrived, others, USED_WHOLE, err);
+    if (s) return s;
+    x->arrived = x->landing = arrived;
+    if (be->op->host) return HEED_OK;
+    x->landing = malloc(others + 1);
+    x->mirror = malloc(whole);
+    return x->landing && x->mirror ? HEED_OK : error_memory(err, whole + others, "gradients");
+}
+
+enum heed_status exchange_open(struct exchange **out, struct heed_cluster *c,
+                               const struct slices *slices, struct run *r, struct heed_error *err)
+{
+    struct exchange *x = calloc(1, sizeof *x);
+    if (!x) return error_memory(err, sizeof *x, "an exchange of gradients");
+    x->cluster = c;
+    x->slices = slices;
+    x->run = r;
+    x->first = r->grad.p;
+    x->watch = (struct gradient_watch){span_is_final, x};
+    while (1 << x->levels < slices->units) x->levels++;
+    enum heed_status s = take_memory(x, err);
+    if (s) {
+        exchange_free(x);
+        return s;
+    }
+    *out = x;
+    return HEED_OK;
+}
+
+void exchange_free(struct exchange *x)
+{
+    if (!x) return;
+    struct backend *be = x->run->be;
+    /* One of the spare gradients may be the run's own now. */
+    void *current = run_swap_gradient(x->run, x->first);
+    for (int l = 0; l < x->levels; l++)
+        be->op->free(be, x->spare[l] == x->first ? current : x->spare[l]);
+    be->op->free(be, x->arrived);
+    if (x->landing != x->arrived) free(x->landing);
+    free(x->mirror);
+    for (int i = 0; i < SPANS_MAX; i++) transfers_release(&x->receive[i]);
+    transfers_release(&x->send);
+    free(x);
+}
