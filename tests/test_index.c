@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "base/file.h"
@@ -215,16 +216,17 @@ static void test_index_of_another_text_is_made_again(void **state)
     struct files *f = open_files(at("text"), NULL, at("kept"));
     assert_int_equal(files_pairs(f, 0), 3);
     files_free(f);
-    put_text("text", "a\tbbb\ne\tffff\n"); /* the same size would be 12: it is 13 */
+    put_text("text", "a\tbbb\ne\tffff\n");
     struct timespec then[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
     assert_int_equal(utimensat(AT_FDCWD, at("text"), then, 0), 0);
     files_free(open_files(at("text"), NULL, at("kept")));
-    put_text("text", "aa\tbb\nee\tfff\n");
+    put_text("text", "aaa\tbb\ne\tfff\n"); /* as long, but its second line begins later */
     then[0].tv_sec = then[1].tv_sec = 2000;
     assert_int_equal(utimensat(AT_FDCWD, at("text"), then, 0), 0);
     f = open_files(at("text"), NULL, at("kept"));
     get(&r, f, 1, &x);
-    assert_memory_equal(x.src, "ee", 2);
+    assert_int_equal(x.tgt_len, 3);
+    assert_memory_equal(x.tgt, "fff", 3);
     files_free(f);
     reader_release(&r);
     file_remove_dir(at("kept"), NULL);
@@ -255,6 +257,32 @@ static void test_damaged_index_is_made_again(void **state)
     put("kept/lines", bad, 0);
     free(good);
     free(bad);
+    file_remove_dir(at("kept"), NULL);
+}
+
+/* Processes that open a directory at once: one makes the index, all read it. */
+static void test_processes_at_once(void **state)
+{
+    (void)state;
+    enum { PROCESSES = 6 };
+    pid_t process[PROCESSES];
+    for (int i = 0; i < PROCESSES; i++) {
+        if ((process[i] = fork()) > 0) continue;
+        struct files *f = open_files(at("odd.gz"), NULL, at("kept"));
+        struct reader r = {0};
+        struct pair x;
+        get(&r, f, 3, &x);
+        bool good = files_pairs(f, 0) == 5008 && x.tgt_len == 4 && !memcmp(x.tgt, "zwei", 4);
+        reader_release(&r);
+        files_free(f);
+        _exit(good ? 0 : 1);
+    }
+    for (int i = 0; i < PROCESSES; i++) {
+        int status;
+        assert_int_equal(waitpid(process[i], &status, 0), process[i]);
+        assert_int_equal(status, 0);
+    }
+    assert_false(file_exists(at("kept/lines.tmp")) || file_exists(at("kept/1.text.tmp")));
     file_remove_dir(at("kept"), NULL);
 }
 
@@ -336,6 +364,7 @@ int main(void)
         cmocka_unit_test(test_index_is_kept),
         cmocka_unit_test(test_index_of_another_text_is_made_again),
         cmocka_unit_test(test_damaged_index_is_made_again),
+        cmocka_unit_test(test_processes_at_once),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_change_is_noticed),
     };

@@ -63,7 +63,7 @@ both() {
         }' "$out/clean.$language.$name.tsv"
     done
 }
-# in an order of its own, the same each time: training shuffles only stretches of the text
+# in an order of its own, the same each time: the published model was trained on text in this order
 {
     both de 1 software games
     both de 2 tatoeba news multi30k

@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "cli/cli.h"
 #include "cli/interrupt.h"
@@ -98,6 +99,16 @@ static struct server *dashboard_open(const struct train *t)
     return s;
 }
 
+/* Each file of a large corpus stays open; a shell often allows 1,024 of them and more on request.
+ */
+static void allow_open_files(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static int train(struct train *t, int argc, char **argv)
 {
     struct heed_train_options *o = &t->common.o;
@@ -106,6 +117,7 @@ static int train(struct train *t, int argc, char **argv)
     o->event = on_event;
     o->user = t;
     interrupt_catch();
+    allow_open_files();
 
     struct heed_error err = {0};
     struct heed_engine *engine = cli_engine_open(t->common.device, t->common.threads);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -145,6 +146,19 @@ static enum heed_status index_get(struct files *f, const char *dir, int threads,
     return st ? st : index_make(&f->index, path, &list, threads, err);
 }
 
+/* Of several processes that open the same directory at once, one makes the index and the others
+ * wait for it. Where the file system has no locks they do not, and each makes its own. */
+static enum heed_status index_get_alone(struct files *f, const char *dir, int threads,
+                                        struct heed_error *err)
+{
+    int lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (lock < 0) return error_errno(err, "cannot open directory %s", dir);
+    while (flock(lock, LOCK_EX) != 0 && errno == EINTR) continue;
+    enum heed_status st = index_get(f, dir, threads, err);
+    close(lock);
+    return st;
+}
+
 static enum heed_status sides_check(const struct files *f, struct heed_error *err)
 {
     for (int i = 0; i < f->n && f->sides == 2; i++) {
@@ -191,7 +205,7 @@ enum heed_status files_open(struct files **out, const struct heed_corpus *c, con
         st = file_mkdir(dir, err);
     else if (!mkdtemp(temporary))
         st = error_errno(err, "cannot create directory %s", temporary);
-    if (!st) st = index_get(f, dir ? dir : temporary, threads, err);
+    if (!st) st = index_get_alone(f, dir ? dir : temporary, threads, err);
     if (!st) st = sides_check(f, err);
     if (!dir) file_remove_dir(temporary, NULL); /* the files stay until they are closed */
     if (st) {
