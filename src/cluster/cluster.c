@@ -210,6 +210,11 @@ enum heed_status cluster_agree(struct heed_cluster *c, enum heed_status status,
     return s;
 }
 
+void cluster_same_error(struct heed_cluster *c)
+{
+    if (c) c->failed = c->shared = true;
+}
+
 enum heed_status cluster_failed(struct heed_cluster *c, enum heed_status status,
                                 struct heed_error *err)
 {
