@@ -112,5 +112,8 @@ fresh
 refused "no-such-file" "${mpi[@]}" -n 2 "${one[@]/pairs.tsv/no-such-file}" --out "$out"
 refused "rank 1 on host .*no-such-file" \
     "${mpi[@]}" -n 1 "${one[@]}" --out "$out" : -n 1 "${one[@]/pairs.tsv/no-such-file}" --out "$out"
+fresh
+refused "rank 1 on host .*: device is 'none'" \
+    "${mpi[@]}" -n 1 "${one[@]}" --out "$out" : -n 1 "${one[@]}" --out "$out" --device none
 
 exit $((failures > 0))

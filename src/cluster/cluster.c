@@ -322,6 +322,12 @@ void heed_cluster_abort(struct heed_cluster *c)
     _Exit(EXIT_FAILURE);
 }
 
+enum heed_status heed_cluster_agree(struct heed_cluster *c, enum heed_status status,
+                                    struct heed_error *err)
+{
+    return cluster_failed(c, cluster_agree(c, status, err), err);
+}
+
 int heed_cluster_rank(const struct heed_cluster *c)
 {
     return cluster_rank(c);
