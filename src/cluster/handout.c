@@ -219,7 +219,8 @@ static enum heed_status give(struct heed_cluster *c, const struct heed_handout *
                              : error_memory(err, ranks * sizeof *g.parcel, "blocks of work");
     if (!s) s = give_all(&g, err);
     if (!s) s = tell_end(&g, err);
-    for (size_t i = 0; i < ranks * AT_A_RANK && g.parcel; i++) parcel_release(&g.parcel[i]);
+    /* After a failure messages may still be on their way from this memory, and the job ends. */
+    for (size_t i = 0; i < ranks * AT_A_RANK && !s; i++) parcel_release(&g.parcel[i]);
     for (int64_t i = 0; i < g.window && g.answer; i++) free(g.answer[i].bytes);
     free(g.answer);
     free(g.parcel);
@@ -250,12 +251,11 @@ static enum heed_status serve(struct heed_cluster *c, const struct heed_handout 
             s = stopped(h->work(h->user, block + sizeof number, bytes - sizeof number, &answer, &n),
                         err);
         if (!s) s = cluster_wait(c, &sent.t, err);
-        parcel_release(&sent);
+        if (!s) parcel_release(&sent);
         if (!s && number != END) s = parcel_send(c, &sent, number, answer, n, 0, TAG_ANSWER, err);
         free(block);
         free(answer);
     }
-    parcel_release(&sent);
     return s;
 }
 
