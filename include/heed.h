@@ -354,6 +354,11 @@ HEED_API const char *heed_cluster_host(const struct heed_cluster *c, int rank);
  * ranks, rank 0. */
 HEED_API bool heed_cluster_reports(const struct heed_cluster *c);
 
+/* Ends a part of the caller's own work that may have failed on some ranks: the status and the
+ * sentence of the first rank where it did, on all ranks. Called on every rank. */
+HEED_API enum heed_status heed_cluster_agree(struct heed_cluster *c, enum heed_status status,
+                                             struct heed_error *err);
+
 /* Work that rank 0 hands out in blocks of bytes, and whose answers it takes in the order of the
  * blocks. Each call returns HEED_OK, or a status that ends the work. Results are malloced. */
 struct heed_handout {

@@ -48,14 +48,17 @@ for i in "${!forms[@]}"; do
         trained $n $((n % 3 == 1 ? 1 : 2)) "ranks$i.$n" --steps 6 "${form[@]}"
         same "alone$i" "ranks$i.$n"
     done
+    trained 4 1 "pieces$i" --steps 3 "${form[@]}"
+    trained 2 1 "pieces$i" --steps 6 --resume "${form[@]}"
+    for file in model.safetensors best/model.safetensors checkpoints/step-00000006/state.safetensors; do
+        cmp -s "$dir/alone$i/$file" "$dir/pieces$i/$file" || fail "$file of pieces$i differs"
+    done
 done
 "${run[@]}" --threads 1 --steps 6 --out "$dir/whole" || fail whole
 cmp -s "$dir/whole/model.safetensors" "$dir/alone0/model.safetensors" && fail "shards change nothing"
 
-# a run goes on with any number of ranks, and without mpirun
-trained 4 1 pieces --steps 2
-trained 2 1 pieces --steps 4 --resume
-trained 8 1 pieces --steps 5 --resume
+# a run goes on without mpirun
+trained 8 1 pieces --steps 4
 "${run[@]}" --threads 2 --steps 6 --out "$dir/pieces" --resume || fail pieces
 cmp -s "$dir/pieces/model.safetensors" "$dir/alone0/model.safetensors" || fail "in pieces: other bytes"
 
@@ -109,5 +112,8 @@ fresh
 refused "no-such-file" "${mpi[@]}" -n 2 "${one[@]/pairs.tsv/no-such-file}" --out "$out"
 refused "rank 1 on host .*no-such-file" \
     "${mpi[@]}" -n 1 "${one[@]}" --out "$out" : -n 1 "${one[@]/pairs.tsv/no-such-file}" --out "$out"
+fresh
+refused "rank 1 on host .*: device is 'none'" \
+    "${mpi[@]}" -n 1 "${one[@]}" --out "$out" : -n 1 "${one[@]}" --out "$out" --device none
 
 exit $((failures > 0))

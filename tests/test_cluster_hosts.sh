@@ -76,7 +76,7 @@ ended() {
 begin() {
     hosts --steps 1000000 --out "$dir/$1" &
     pid=$!
-    until ls "$dir/$1/checkpoints" 2>/dev/null | grep -q '^step-[0-9]*$' || ! kill -0 $pid 2>/dev/null; do
+    until compgen -G "$dir/$1/checkpoints/step-????????" >/dev/null || ! kill -0 $pid 2>/dev/null; do
         sleep 0.1
     done
 }

@@ -150,7 +150,7 @@ static void zero_by_hand(const char *from, const char *out, bool cross, int head
     int width = c.d_model / c.heads;
     for (int r = 0; r < w.rows; r++)
         for (int k = 0; k < width; k++) ((float *)w.p)[r * w.cols + head * width + k] = 0;
-    must(directory_save(out, p, t, &err), &err);
+    must(directory_save(out, p, NULL, t, &err), &err);
     parameters_free(p);
     heed_tokenizer_free(t);
     be->op->close(be);

@@ -131,6 +131,8 @@ static int run(struct evaluate *c)
     int code = launch_open(&cluster);
     if (code != CLI_DONE) return code;
     bool first = heed_cluster_rank(cluster) == 0, several = heed_cluster_ranks(cluster) > 1;
+    char device[LAUNCH_DEVICE_MAX];
+    c->t.device = launch_device(cluster, c->t.device, device);
     struct handout h = {&c->t, cluster, next_block, keep_block, c, .code = CLI_DONE};
     if (first) code = prepare(c);
     if (code != CLI_DONE && several) heed_cluster_abort(cluster);

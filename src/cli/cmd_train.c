@@ -109,6 +109,21 @@ static void allow_open_files(void)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/* NULL after a sentence, which one rank prints. */
+static struct heed_engine *engine_open(const struct train *t)
+{
+    char device[LAUNCH_DEVICE_MAX];
+    struct heed_error err = {0};
+    struct heed_cluster *cluster = t->common.o.cluster;
+    if (!cluster) return cli_engine_open(t->common.device, t->common.threads);
+    struct heed_engine *e =
+        heed_engine_open(launch_device(cluster, t->common.device, device), t->common.threads, &err);
+    if (heed_cluster_agree(cluster, e ? HEED_OK : err.status, &err) == HEED_OK) return e;
+    launch_failure(cluster, &err);
+    heed_engine_free(e);
+    return NULL;
+}
+
 static int train(struct train *t, int argc, char **argv)
 {
     struct heed_train_options *o = &t->common.o;
@@ -120,7 +135,7 @@ static int train(struct train *t, int argc, char **argv)
     allow_open_files();
 
     struct heed_error err = {0};
-    struct heed_engine *engine = cli_engine_open(t->common.device, t->common.threads);
+    struct heed_engine *engine = engine_open(t);
     if (!engine) return CLI_FAILURE;
     const char *note = heed_engine_note(engine, o->precision);
     if (note && !quiet) fprintf(stderr, "%s\n", note);

@@ -367,6 +367,8 @@ static int read_block(void *user, struct lines *text, struct lines *given, int m
 static int run_shared(struct translate *c, struct heed_cluster *cluster)
 {
     bool first = heed_cluster_rank(cluster) == 0;
+    char device[LAUNCH_DEVICE_MAX];
+    c->t.device = launch_device(cluster, c->t.device, device);
     struct handout h = {&c->t, cluster, read_block, show_block, c, .code = CLI_DONE};
     int code = first ? translator_open(&c->t) : CLI_DONE;
     if (first && code == CLI_DONE && !reader_open(&c->in, "-")) code = CLI_FAILURE;

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/cli.h"
 
@@ -43,6 +44,14 @@ int launch_close(struct heed_cluster *c, int code)
     fflush(NULL);
     heed_cluster_free(c);
     return code;
+}
+
+const char *launch_device(const struct heed_cluster *c, const char *device,
+                          char out[LAUNCH_DEVICE_MAX])
+{
+    if (!c || strcmp(device, "cuda") != 0) return device;
+    snprintf(out, LAUNCH_DEVICE_MAX, "cuda:%d", heed_cluster_local_rank(c));
+    return out;
 }
 
 int launch_failure(const struct heed_cluster *c, const struct heed_error *err)

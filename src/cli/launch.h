@@ -14,6 +14,12 @@ int launch_open(struct heed_cluster **out);
  * job. */
 int launch_close(struct heed_cluster *c, int code);
 
+/* The device of this rank: "cuda" is the GPU with the number of the rank on its host. `out` is lent
+ * for the result. */
+enum { LAUNCH_DEVICE_MAX = 32 };
+const char *launch_device(const struct heed_cluster *c, const char *device,
+                          char out[LAUNCH_DEVICE_MAX]);
+
 /* Like cli_failure, for an error of the library: one rank prints it. */
 int launch_failure(const struct heed_cluster *c, const struct heed_error *err);
 

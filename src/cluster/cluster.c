@@ -210,6 +210,11 @@ enum heed_status cluster_agree(struct heed_cluster *c, enum heed_status status,
     return s;
 }
 
+void cluster_same_error(struct heed_cluster *c)
+{
+    if (c) c->failed = c->shared = true;
+}
+
 enum heed_status cluster_failed(struct heed_cluster *c, enum heed_status status,
                                 struct heed_error *err)
 {
@@ -315,6 +320,12 @@ void heed_cluster_abort(struct heed_cluster *c)
     until.tv_sec += PATIENCE_S;
     if (c && pthread_mutex_timedlock(&c->lock, &until) == 0) wire_abort(c->wire);
     _Exit(EXIT_FAILURE);
+}
+
+enum heed_status heed_cluster_agree(struct heed_cluster *c, enum heed_status status,
+                                    struct heed_error *err)
+{
+    return cluster_failed(c, cluster_agree(c, status, err), err);
 }
 
 int heed_cluster_rank(const struct heed_cluster *c)

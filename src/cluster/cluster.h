@@ -89,6 +89,8 @@ enum heed_status cluster_texts(struct heed_cluster *c, const char *mine, char **
  * first rank where it did, on all ranks. */
 enum heed_status cluster_agree(struct heed_cluster *c, enum heed_status status,
                                struct heed_error *err);
+/* Notes that an error is one that all ranks have come to by themselves. */
+void cluster_same_error(struct heed_cluster *c);
 /* Notes that the work of this rank has ended with an error, and puts rank and host in front of its
  * sentence unless all ranks know of it. Returns the status. */
 enum heed_status cluster_failed(struct heed_cluster *c, enum heed_status status,

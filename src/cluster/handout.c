@@ -24,7 +24,6 @@ struct parcel {
     struct transfers t;
 };
 
-/* Only where it is not under way any more: after a failure, which ends the job, it may be. */
 static void parcel_release(struct parcel *p)
 {
     free(p->bytes);
@@ -220,6 +219,7 @@ static enum heed_status give(struct heed_cluster *c, const struct heed_handout *
                              : error_memory(err, ranks * sizeof *g.parcel, "blocks of work");
     if (!s) s = give_all(&g, err);
     if (!s) s = tell_end(&g, err);
+    /* After a failure messages may still be on their way from this memory, and the job ends. */
     for (size_t i = 0; i < ranks * AT_A_RANK && !s; i++) parcel_release(&g.parcel[i]);
     for (int64_t i = 0; i < g.window && g.answer; i++) free(g.answer[i].bytes);
     free(g.answer);
@@ -256,7 +256,6 @@ static enum heed_status serve(struct heed_cluster *c, const struct heed_handout 
         free(block);
         free(answer);
     }
-    if (!s) parcel_release(&sent);
     return s;
 }
 

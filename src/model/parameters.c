@@ -172,17 +172,27 @@ static void init_visit(struct walk *k, const char *name, enum role role, struct 
 
 void parameters_refresh_copy(struct parameters *p)
 {
-    if (p->copy.p) p->be->op->cast(p->be, p->copy, p->master);
+    if (p->copy.p && !p->vector) p->be->op->cast(p->be, p->copy, p->master);
 }
 
-enum heed_status parameters_init(struct parameters *p, uint64_t seed, struct heed_error *err)
+void *parameters_initial(struct parameters *p, uint64_t seed, struct heed_error *err)
 {
     enum type type = p->precision.master;
     size_t bytes = p->n * type_size(type);
     char *host = malloc(bytes);
-    if (!host) return error_memory(err, bytes, "initial parameters");
     struct init in = {{.visit = init_visit}, &p->config, seed, type, host};
-    walk_weights(&in.walk, &p->w, &p->config);
+    if (host)
+        walk_weights(&in.walk, NULL, &p->config);
+    else
+        error_memory(err, bytes, "initial parameters");
+    return host;
+}
+
+enum heed_status parameters_init(struct parameters *p, uint64_t seed, struct heed_error *err)
+{
+    size_t bytes = p->n * type_size(p->precision.master);
+    void *host = parameters_initial(p, seed, err);
+    if (!host) return HEED_ENOMEM;
     p->be->op->upload(p->be, p->master.p, host, bytes);
     parameters_refresh_copy(p);
     enum heed_status status = p->be->op->sync(p->be, err);
@@ -248,8 +258,82 @@ void parameters_free(struct parameters *p)
     p->be->op->free(p->be, p->copy.p);
     p->be->op->free(p->be, p->panels);
     p->be->op->free(p->be, p->positions.p);
+    free(p->vector);
     if (p->file) p->file_close(p->file);
     free(p);
+}
+
+/* ---- shared ---- */
+
+/* Binds matrices to the copy and all else to a shorter master; notes where it has what. */
+struct sharing {
+    struct walk walk;
+    struct parameters *p;
+    size_t elements; /* of the master, before this tensor */
+};
+
+static void count_vectors(struct walk *k, const char *name, enum role role, struct mat *slot,
+                          int rows, int cols)
+{
+    (void)name, (void)slot;
+    struct sharing *b = (struct sharing *)k;
+    if (role_is_matrix(role)) return;
+    b->p->vectors++;
+    b->elements += (size_t)rows * cols;
+}
+
+static void share_visit(struct walk *k, const char *name, enum role role, struct mat *slot,
+                        int rows, int cols)
+{
+    (void)name;
+    struct sharing *b = (struct sharing *)k;
+    struct parameters *p = b->p;
+    size_t n = (size_t)rows * cols;
+    bool matrix = role_is_matrix(role);
+    struct mat m = matrix ? p->copy : p->master;
+    size_t at = matrix ? k->at : b->elements;
+    *slot = mat_make((char *)m.p + at * type_size(m.type), rows, cols, m.type);
+    if (matrix) return;
+    p->vector[p->vectors++] = (struct flat_part){k->at, n, b->elements};
+    b->elements += n;
+}
+
+enum heed_status parameters_open_shared(struct parameters **out, struct backend *be,
+                                        const struct heed_config *c, struct precision precision,
+                                        struct heed_error *err)
+{
+    assert(precision.matrix != precision.master);
+    enum heed_status s = needs_check(be->op, c, false, err);
+    if (s) return s;
+    struct parameters *p = parameters_new(be, c, precision, err);
+    if (!p) return HEED_ENOMEM;
+    struct sharing count = {.walk = {.visit = count_vectors}, .p = p};
+    walk_weights(&count.walk, NULL, c);
+    size_t bytes = (size_t)p->vectors * sizeof *p->vector;
+    p->vector = malloc(bytes);
+    if (!p->vector) s = error_memory(err, bytes, "the table of parameters");
+    if (!s) s = take(p, &p->master, 1, (int)count.elements, precision.master, err);
+    if (!s) s = take(p, &p->copy, 1, (int)p->n, precision.matrix, err);
+    if (!s) s = position_open(&p->positions, be, c, precision.master, err);
+    if (s) {
+        parameters_free(p);
+        return s;
+    }
+    struct sharing bind = {.walk = {.visit = share_visit}, .p = p};
+    p->vectors = 0;
+    walk_weights(&bind.walk, &p->w, c);
+    *out = p;
+    return HEED_OK;
+}
+
+size_t parameters_vectors_before(const struct parameters *p, size_t at)
+{
+    size_t n = 0;
+    for (int i = 0; i < p->vectors && p->vector[i].at < at; i++) {
+        const struct flat_part *v = &p->vector[i];
+        n += at - v->at < v->n ? at - v->at : v->n;
+    }
+    return n;
 }
 
 /* ---- packed ---- */

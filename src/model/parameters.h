@@ -22,14 +22,22 @@ struct weights {
 /* Every tensor in the order of memory and files. w may be NULL for a visitor that uses no slot. */
 void walk_weights(struct walk *k, struct weights *w, const struct heed_config *c);
 
+/* The n elements from number `at` of a flat array on are in another from number `to` on. */
+struct flat_part {
+    size_t at, n, to;
+};
+
 struct parameters {
     struct backend *be;
     struct heed_config config;
     struct precision precision;
-    size_t n;             /* parameters in all */
-    struct mat master;    /* [1,n]; when the matrices are packed, the biases and norms alone */
-    struct mat copy;      /* [1,n] of type matrix; absent when that is the master's type */
-    void *panels;         /* memory of packed matrices; NULL when they lie in a file */
+    size_t n;                 /* parameters in all */
+    struct mat master;        /* [1,n]; when the matrices are packed or `vector` is set, what is no
+                               * matrix alone: biases, norms and tables */
+    struct mat copy;          /* [1,n] of type matrix; absent when that is the master's type */
+    void *panels;             /* memory of packed matrices; NULL when they lie in a file */
+    struct flat_part *vector; /* [vectors] where the master has each of these; NULL: it has all */
+    int vectors;
     struct mat positions; /* a table that is not learned: see position_open */
     struct weights w;
     void *file; /* the mapped file that packed matrices lie in, or NULL; closed by file_close when
@@ -41,6 +49,13 @@ enum heed_status parameters_open(struct parameters **out, struct backend *be,
                                  const struct heed_config *c, struct precision p,
                                  struct heed_error *err);
 void parameters_free(struct parameters *p);
+/* Parameters of which an optimizer holds the master, one rank's slice of it, where products read
+ * another type than the master's: the copy is whole, and the master has the rest alone. */
+enum heed_status parameters_open_shared(struct parameters **out, struct backend *be,
+                                        const struct heed_config *c, struct precision p,
+                                        struct heed_error *err);
+/* How many elements before number `at` of the flat array the master of shared parameters has. */
+size_t parameters_vectors_before(const struct parameters *p, size_t at);
 
 /* Whether matrices of this shape can be packed. */
 static inline bool parameters_fit_panels(const struct heed_config *c)
@@ -75,8 +90,10 @@ void parameters_bind(struct weights *w, const struct heed_config *c, void *base,
 /* Xavier-uniform matrices, q, k and v together as one, routers a tenth of it; normal embeddings and
  * tables, each vector of a length of about 1, norms 1 and 0, biases 0. */
 enum heed_status parameters_init(struct parameters *p, uint64_t seed, struct heed_error *err);
+/* The same values in host memory, [n] of the master's type, malloced; NULL when out of memory. */
+void *parameters_initial(struct parameters *p, uint64_t seed, struct heed_error *err);
 
-/* Makes the copy equal to the master, when there is one. */
+/* Makes the copy equal to the master, when there is one and the master is whole. */
 void parameters_refresh_copy(struct parameters *p);
 
 /* The tensors in order. Returns how many there are; fills at most max. */

@@ -210,13 +210,14 @@ enum heed_status directory_begin(const char *dir, const struct heed_config *c,
     return s;
 }
 
-enum heed_status directory_save(const char *dir, struct parameters *p,
+enum heed_status directory_save(const char *dir, struct parameters *p, const void *values,
                                 const struct heed_tokenizer *t, struct heed_error *err)
 {
     char path[FILE_PATH_MAX];
     enum heed_status s = directory_begin(dir, &p->config, t, err);
     if (!s) s = directory_weights(path, dir, err);
-    if (!s) s = weights_save(p, &(struct flat){.prefix = "", .m = p->master}, 1, path, err);
+    struct flat weights = {.prefix = "", .m = p->master, .host = values};
+    if (!s) s = weights_save(p, &weights, 1, path, err);
     return s;
 }
 

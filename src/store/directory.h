@@ -45,8 +45,9 @@ enum heed_status directory_weights(char path[FILE_PATH_MAX], const char *dir,
  * or as it was before. Weights come last, so that a new directory that has them is complete. */
 enum heed_status directory_begin(const char *dir, const struct heed_config *c,
                                  const struct heed_tokenizer *t, struct heed_error *err);
-/* Writes a whole model to dir: directory_begin, then the master of p as weights. */
-enum heed_status directory_save(const char *dir, struct parameters *p,
+/* Writes a whole model to dir: directory_begin, then the weights, which are the master of p or,
+ * where `values` is not NULL, in host memory there. */
+enum heed_status directory_save(const char *dir, struct parameters *p, const void *values,
                                 const struct heed_tokenizer *t, struct heed_error *err);
 
 /* HEED_EARG where a model made from those in dirs[n] must not be written to out: out is one of

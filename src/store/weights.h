@@ -20,11 +20,6 @@ struct flat {
     int parts;
 };
 
-/* The n elements from number `at` of the array on are in m from number `to` on. */
-struct flat_part {
-    size_t at, n, to;
-};
-
 /* To and from a safetensors file. A file must hold exactly the tensors of the arrays; one that
  * does not changes nothing. */
 enum heed_status weights_save(struct parameters *p, const struct flat *flat, int arrays,

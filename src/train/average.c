@@ -65,7 +65,7 @@ enum heed_status heed_average(const char *const *dirs, int n, const char *out,
     if (!s) s = backend_open(&be, "ref", 1, err); /* its memory is the host's */
     if (!s) s = parameters_open(&p, be, &config, precision_f32, err);
     if (!s) s = load_mean(p, dirs, n, err);
-    if (!s) s = directory_save(out, p, t, err);
+    if (!s) s = directory_save(out, p, NULL, t, err);
     parameters_free(p);
     if (be) be->op->close(be);
     heed_tokenizer_free(t);

@@ -32,11 +32,21 @@ enum heed_status checkpoint_best(const struct checkpoint *c, struct heed_error *
 {
     char dir[FILE_PATH_MAX];
     enum heed_status s = file_join(dir, sizeof dir, c->out, "best", err);
-    return s ? s : directory_save(dir, c->p, c->tokenizer, err);
+    return s ? s : directory_save(dir, c->p, c->master, c->tokenizer, err);
 }
 
-/* Makes OUT/model.safetensors a hard link to the checkpoint's file. Where the file system has no
- * links, the present weights are written, which are those of the checkpoint. */
+static enum heed_status copy_file(const char *from, const char *to, struct heed_error *err)
+{
+    char *data = NULL;
+    size_t len;
+    enum heed_status s = file_read(from, SIZE_MAX - 1, &data, &len, err);
+    if (!s) s = file_write(to, &(struct file_part){data, len}, 1, err);
+    free(data);
+    return s;
+}
+
+/* Makes OUT/model.safetensors a hard link to the checkpoint's file or, where the file system has no
+ * links, a copy of it. */
 enum heed_status checkpoint_publish(const struct checkpoint *c, int64_t step,
                                     struct heed_error *err)
 {
@@ -48,7 +58,7 @@ enum heed_status checkpoint_publish(const struct checkpoint *c, int64_t step,
     if (s) return s;
     snprintf(tmp, sizeof tmp, "%s.tmp", to);
     unlink(tmp);
-    if (link(from, tmp)) return directory_save(c->out, c->p, c->tokenizer, err);
+    if (link(from, tmp)) return copy_file(from, to, err);
     if (rename(tmp, to)) return error_errno(err, "cannot rename %s to %s", tmp, to);
     return file_sync_dir(c->out, err);
 }
@@ -189,7 +199,7 @@ enum heed_status checkpoint_save(const struct checkpoint *c, const struct progre
     if (!s) s = file_join(parent, sizeof parent, c->out, "checkpoints", err);
     if (s) return s;
     s = file_remove_dir(tmp, err);
-    if (!s) s = directory_save(tmp, c->p, c->tokenizer, err);
+    if (!s) s = directory_save(tmp, c->p, c->master, c->tokenizer, err);
     if (!s) s = write_moments(c, tmp, err);
     if (!s) s = write_record(p, tmp, err);
     if (!s && rename(tmp, dir)) s = error_errno(err, "cannot rename %s to %s", tmp, dir);
@@ -291,6 +301,12 @@ enum heed_status checkpoint_load(const struct checkpoint *c, int64_t step, struc
     if (!s) s = file_join(path, sizeof path, dir, STATE, err);
     if (!s) s = weights_load(c->p, moments, 2, path, err);
     if (!s) s = directory_weights(path, dir, err);
-    if (!s) s = weights_load(c->p, &(struct flat){.prefix = "", .m = c->p->master}, 1, path, err);
+    struct flat weights = {.prefix = "", .m = c->p->master};
+    if (c->opt->master.p) {
+        weights = moments[0];
+        weights.prefix = "";
+        weights.m = c->opt->master;
+    }
+    if (!s) s = weights_load(c->p, &weights, 1, path, err);
     return s;
 }

@@ -22,8 +22,9 @@ struct checkpoint {
     struct optimizer *opt;
     const struct heed_tokenizer *tokenizer;
     const char *out;
-    const void *m, *v; /* for checkpoint_save: the whole moments in host memory, where the optimizer
-                        * has a part of them; else NULL */
+    /* To save: the whole moments, and with shared parameters the whole master, in host memory,
+     * where the optimizer has a part of them; else NULL. */
+    const void *m, *v, *master;
 };
 
 /* Writes checkpoints/step-N and publishes it (checkpoint_publish); then removes all checkpoints but
@@ -42,7 +43,8 @@ enum heed_status checkpoint_read(const struct checkpoint *c, int64_t step,
                                  struct heed_error *err);
 /* Checks that a checkpoint has the configuration and the vocabulary of this run. */
 enum heed_status checkpoint_check(const struct checkpoint *c, int64_t step, struct heed_error *err);
-/* Loads weights and moments of a step. On failure their arrays may be partly overwritten. */
+/* Loads weights and moments of a step; of shared parameters, the own slices of the master alone. On
+ * failure their arrays may be partly overwritten. */
 enum heed_status checkpoint_load(const struct checkpoint *c, int64_t step, struct heed_error *err);
 /* Renames a damaged checkpoint to checkpoints/damaged-step-N, so that nothing is lost. */
 enum heed_status checkpoint_set_aside(const char *out, int64_t step, struct heed_error *err);

@@ -15,7 +15,7 @@
 
 enum { LEVELS_MAX = 16 };
 enum { TAG_GRADIENT = TAG_FREE, TAG_PARAMETER = TAG_GRADIENT + SPANS_MAX };
-enum { TAG_COLLECT = TAG_PARAMETER + SPANS_MAX };
+enum { TAG_VECTOR = TAG_PARAMETER + SPANS_MAX, TAG_COLLECT = TAG_VECTOR + SPANS_MAX };
 
 struct exchange {
     struct heed_cluster *cluster;
@@ -192,36 +192,72 @@ enum heed_status exchange_sum(struct exchange *x, const struct mat **sum, struct
 
 /* ---- parameters among ranks ---- */
 
-enum heed_status exchange_gather(struct exchange *x, struct heed_error *err)
+/* An array of which each rank has updated its slices. */
+struct gathered {
+    struct mat m;
+    bool vectors; /* it is the master of shared parameters */
+    int tag;
+};
+
+/* The slice of a span that a rank has updated, in elements of the array. */
+static struct span gathered_slice(const struct exchange *x, const struct gathered *a, int span,
+                                  int rank)
+{
+    struct span s = slices_of(x->slices, span, rank);
+    if (!a->vectors) return s;
+    size_t at = parameters_vectors_before(x->run->p, s.at);
+    return (struct span){at, parameters_vectors_before(x->run->p, s.at + s.n) - at};
+}
+
+static enum heed_status send_slices(struct exchange *x, const struct gathered *a, char *all,
+                                    struct heed_error *err)
 {
     const struct slices *s = x->slices;
-    const struct parameters *p = x->run->p;
-    struct backend *be = x->run->be;
+    size_t size = type_size(a->m.type);
     struct transfers t = {0};
     enum heed_status status = HEED_OK;
-    if (s->ranks == 1) return HEED_OK;
-    char *all = x->mirror ? x->mirror : p->master.p;
-    for (int i = 0; i < s->spans && x->mirror; i++)
-        be->op->download(be, all + s->part[i].at * element(x),
-                         slices_mat(p->master, s->part[i].at, s->part[i].n).p,
-                         s->part[i].n * element(x));
-    if (x->mirror) status = be->op->sync(be, err);
-    for (int i = 0; i < s->spans; i++)
+    for (int i = 0; i < s->spans; i++) {
+        struct span own = gathered_slice(x, a, i, s->rank);
         for (int k = 1; k < s->ranks && !status; k++) {
             int to = (s->rank + k) % s->ranks, from = (s->rank + s->ranks - k) % s->ranks;
-            struct span theirs = slices_of(s, i, from);
-            status = cluster_receive(x->cluster, &t, all + theirs.at * element(x),
-                                     theirs.n * element(x), from, TAG_PARAMETER + i, err);
+            struct span theirs = gathered_slice(x, a, i, from);
+            status = cluster_receive(x->cluster, &t, all + theirs.at * size, theirs.n * size, from,
+                                     a->tag + i, err);
             if (!status)
-                status = cluster_send(x->cluster, &t, all + s->part[i].at * element(x),
-                                      s->part[i].n * element(x), to, TAG_PARAMETER + i, err);
+                status = cluster_send(x->cluster, &t, all + own.at * size, own.n * size, to,
+                                      a->tag + i, err);
         }
+    }
     if (!status) status = cluster_wait(x->cluster, &t, err);
     transfers_release(&t);
-    if (status) return status;
-    if (x->mirror) be->op->upload(be, p->master.p, all, p->n * element(x));
-    if (p->copy.p) be->op->cast(be, p->copy, p->master);
-    return HEED_OK;
+    return status;
+}
+
+static enum heed_status gather(struct exchange *x, const struct gathered *a, struct heed_error *err)
+{
+    const struct slices *s = x->slices;
+    struct backend *be = x->run->be;
+    size_t size = type_size(a->m.type);
+    if (!x->mirror) return send_slices(x, a, a->m.p, err);
+    for (int i = 0; i < s->spans; i++) {
+        struct span own = gathered_slice(x, a, i, s->rank);
+        be->op->download(be, x->mirror + own.at * size, (char *)a->m.p + own.at * size,
+                         own.n * size);
+    }
+    enum heed_status status = be->op->sync(be, err);
+    if (!status) status = send_slices(x, a, x->mirror, err);
+    if (!status) be->op->upload(be, a->m.p, x->mirror, (size_t)a->m.cols * size);
+    return status;
+}
+
+enum heed_status exchange_gather(struct exchange *x, struct heed_error *err)
+{
+    const struct parameters *p = x->run->p;
+    if (x->slices->ranks == 1) return HEED_OK;
+    struct gathered copy = {p->copy, false, TAG_PARAMETER};
+    struct gathered master = {p->master, p->vector, TAG_VECTOR};
+    enum heed_status s = p->vector ? gather(x, &copy, err) : HEED_OK;
+    return s ? s : gather(x, &master, err);
 }
 
 enum heed_status exchange_collect(struct exchange *x, struct mat own, void *out,

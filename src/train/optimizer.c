@@ -58,7 +58,9 @@ enum heed_status optimizer_open(struct optimizer **out, struct parameters *p,
     o->p = p;
     o->slices = slices;
     o->m = o->v = mat_make(NULL, 1, (int)own, p->precision.master);
+    if (p->vector) o->master = o->m;
     enum heed_status s = be->op->alloc(be, &o->m.p, bytes, USED_WHOLE, err);
+    if (!s && p->vector) s = be->op->alloc(be, &o->master.p, bytes, USED_WHOLE, err);
     if (!s) s = be->op->alloc(be, &o->v.p, bytes, USED_WHOLE, err);
     size_t norms = units_of(slices) * sizeof *o->sq;
     if (!s) s = be->op->alloc(be, (void **)&o->sq, norms, USED_WHOLE, err);
@@ -78,6 +80,7 @@ void optimizer_free(struct optimizer *o)
     struct backend *be = o->p->be;
     be->op->free(be, o->m.p);
     be->op->free(be, o->v.p);
+    be->op->free(be, o->master.p);
     be->op->free(be, o->sq);
     free(o);
 }
@@ -111,6 +114,48 @@ enum heed_status optimizer_norms(struct optimizer *o, const struct mat *sum, dou
     return be->op->sync(be, err);
 }
 
+/* Copies what is no matrix from the own slices of the master to shared parameters. */
+static void publish_vectors(struct optimizer *o)
+{
+    struct parameters *p = o->p;
+    struct backend *be = p->be;
+    for (int i = 0; i < p->vectors; i++) {
+        const struct flat_part *v = &p->vector[i];
+        for (int k = 0; k < o->slices->spans; k++) {
+            const struct flat_part *own = &o->slices->part[k];
+            size_t from = v->at > own->at ? v->at : own->at;
+            size_t end = v->at + v->n < own->at + own->n ? v->at + v->n : own->at + own->n;
+            if (from < end)
+                be->op->cast(be, slices_mat(p->master, v->to + from - v->at, end - from),
+                             slices_mat(o->master, own->to + from - own->at, end - from));
+        }
+    }
+}
+
+void optimizer_refresh(struct optimizer *o)
+{
+    struct parameters *p = o->p;
+    for (int i = 0; i < o->slices->spans; i++) {
+        const struct flat_part *own = &o->slices->part[i];
+        if (own->n)
+            p->be->op->cast(p->be, slices_mat(p->copy, own->at, own->n),
+                            slices_mat(o->master, own->to, own->n));
+    }
+    publish_vectors(o);
+}
+
+enum heed_status optimizer_start(struct optimizer *o, const void *values, struct heed_error *err)
+{
+    struct backend *be = o->p->be;
+    size_t size = type_size(o->master.type);
+    for (int i = 0; i < o->slices->spans; i++) {
+        const struct flat_part *own = &o->slices->part[i];
+        be->op->upload(be, (char *)o->master.p + own->to * size,
+                       (const char *)values + own->at * size, own->n * size);
+    }
+    return be->op->sync(be, err);
+}
+
 void optimizer_begin_slices(struct optimizer *o, const struct mat *sum, double sq, struct adam h)
 {
     const struct slices *s = o->slices;
@@ -125,9 +170,12 @@ void optimizer_begin_slices(struct optimizer *o, const struct mat *sum, double s
         const struct flat_part *own = &s->part[i];
         if (!own->n) continue;
         if (p->copy.p) copy = slices_mat(p->copy, own->at, own->n);
-        be->op->adam(be, slices_mat(p->master, own->at, own->n), slices_mat(o->m, own->to, own->n),
+        struct mat master = o->master.p ? slices_mat(o->master, own->to, own->n)
+                                        : slices_mat(p->master, own->at, own->n);
+        be->op->adam(be, master, slices_mat(o->m, own->to, own->n),
                      slices_mat(o->v, own->to, own->n), copy, sum[i], o->sq, &h);
     }
+    if (o->master.p) publish_vectors(o);
 }
 
 enum heed_status optimizer_done(struct optimizer *o, struct update *out, struct heed_error *err)
@@ -145,7 +193,7 @@ enum heed_status optimizer_check(struct optimizer *o, bool *sound, struct heed_e
 {
     struct backend *be = o->p->be;
     double sq = 0;
-    be->op->sqnorm(be, o->sq, o->p->master);
+    be->op->sqnorm(be, o->sq, o->master.p ? o->master : o->p->master);
     be->op->download(be, &sq, o->sq, sizeof sq);
     enum heed_status s = be->op->sync(be, err);
     *sound = isfinite(sq);

@@ -28,6 +28,7 @@ struct optimizer {
     struct parameters *p;
     const struct slices *slices; /* NULL: all parameters are this process's own */
     struct mat m, v;             /* [1,own] moments */
+    struct mat master;           /* [1,own] of shared parameters (parameters_open_shared) */
     double *sq;        /* on the device: squared norm of the gradient, or of each unit of it */
     double sq_host;    /* that of the last step, in host memory */
     struct adam begun; /* what optimizer_begin was called with */
@@ -53,7 +54,12 @@ enum heed_status optimizer_done(struct optimizer *o, struct update *out, struct 
 enum heed_status optimizer_norms(struct optimizer *o, const struct mat *sum, double *out,
                                  struct heed_error *err);
 void optimizer_begin_slices(struct optimizer *o, const struct mat *sum, double sq, struct adam h);
-/* Sets *sound to whether every parameter is finite. */
+/* Brings what shared parameters hold of the own slices up to date with their master, which was
+ * loaded. */
+void optimizer_refresh(struct optimizer *o);
+/* Sets the own slices of the master of shared parameters: values [n] in host memory. */
+enum heed_status optimizer_start(struct optimizer *o, const void *values, struct heed_error *err);
+/* Sets *sound to whether every parameter, or with shared parameters every own one, is finite. */
 enum heed_status optimizer_check(struct optimizer *o, bool *sound, struct heed_error *err);
 
 #endif

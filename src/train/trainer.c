@@ -170,6 +170,77 @@ static bool at_end(const struct heed_trainer *t)
     return t->at.step >= t->o.steps || out_of_patience(t) || stop;
 }
 
+/* Whether the weights of all ranks are finite. */
+static enum heed_status check_sound(struct heed_trainer *t, bool *sound, struct heed_error *err)
+{
+    int ranks = cluster_ranks(t->cluster);
+    bool mine = false, *all = calloc((size_t)ranks, sizeof *all);
+    if (!all) return error_memory(err, (size_t)ranks * sizeof *all, "the trainer");
+    enum heed_status s = optimizer_check(t->opt, &mine, err);
+    if (!s) s = cluster_all(t->cluster, all, &mine, sizeof mine, err);
+    *sound = true;
+    for (int i = 0; i < ranks && !s; i++) *sound &= all[i];
+    free(all);
+    return s;
+}
+
+static enum heed_status check_weights(struct heed_trainer *t, struct heed_error *err)
+{
+    bool sound = false;
+    enum heed_status s = check_sound(t, &sound, err);
+    if (s || sound) return s;
+    cluster_same_error(t->cluster);
+    return error_set(err, HEED_ENUMERIC,
+                     "training diverged: at step %lld the weights are not numbers any more, and "
+                     "they are not saved; the newest checkpoint is that of step %lld",
+                     (long long)t->at.step, (long long)t->saved);
+}
+
+/* ---- checkpoints ---- */
+
+/* Collects an array of which each rank has its slices: *all is malloced on rank 0. */
+static enum heed_status collect(struct heed_trainer *t, struct mat own, void **all,
+                                struct heed_error *err)
+{
+    size_t bytes = t->p->n * type_size(own.type);
+    if (trainer_writes(t) && !(*all = malloc(bytes)))
+        return error_memory(err, bytes, "a checkpoint");
+    return exchange_collect(t->exchange, own, *all, err);
+}
+
+static enum heed_status save_best(struct heed_trainer *t, struct heed_error *err)
+{
+    struct checkpoint c = checkpoint_of(t);
+    void *master = NULL;
+    enum heed_status s = t->opt->master.p ? collect(t, t->opt->master, &master, err) : HEED_OK;
+    c.master = master;
+    if (!s && trainer_writes(t)) s = checkpoint_best(&c, err);
+    free(master);
+    return s;
+}
+
+/* Rank 0 writes; the others go on and wait for it in the next exchange. */
+static enum heed_status save(struct heed_trainer *t, struct heed_error *err)
+{
+    struct checkpoint c = checkpoint_of(t);
+    struct batch_cursor *mine = trainer_cursor(t, 0);
+    void *m = NULL, *v = NULL, *master = NULL;
+    enum heed_status s =
+        cluster_all(t->cluster, t->at.cursor, mine, (size_t)t->shards * sizeof *mine, err);
+    bool several = cluster_ranks(t->cluster) > 1;
+    if (!s && several) s = collect(t, t->opt->m, &m, err);
+    if (!s && several) s = collect(t, t->opt->v, &v, err);
+    if (!s && t->opt->master.p) s = collect(t, t->opt->master, &master, err);
+    c.m = m;
+    c.v = v;
+    c.master = master;
+    if (!s && trainer_writes(t)) s = checkpoint_save(&c, &t->at, t->o.keep, err);
+    free(m);
+    free(v);
+    free(master);
+    return s;
+}
+
 /* Only a regular validation counts for patience, not the one at the last step, so that where a run
  * ends does not depend on the pieces (--steps) it was run in. */
 static enum heed_status validate_now(struct heed_trainer *t, bool regular, struct heed_error *err)
@@ -191,11 +262,10 @@ static enum heed_status validate_now(struct heed_trainer *t, bool regular, struc
         t->at.stale++;
     }
     if (e.best) {
-        struct checkpoint c = checkpoint_of(t);
         t->at.best = value;
         t->at.best_step = t->at.step;
         t->at.stale = 0;
-        if (trainer_writes(t)) s = checkpoint_best(&c, err);
+        s = save_best(t, err);
     }
     return s ? s : trainer_tell(t, &e, err);
 }
@@ -205,52 +275,6 @@ static enum heed_status validate_if_due(struct heed_trainer *t, struct heed_erro
     bool regular = due(t->at.validated, t->at.step, t->o.valid_every);
     if (!t->validator || t->at.skips || !(regular || t->at.step >= t->o.steps)) return HEED_OK;
     return validate_now(t, regular, err);
-}
-
-static enum heed_status check_weights(struct heed_trainer *t, struct heed_error *err)
-{
-    bool sound;
-    enum heed_status s = optimizer_check(t->opt, &sound, err);
-    if (s || sound) return s;
-    return error_set(err, HEED_ENUMERIC,
-                     "training diverged: at step %lld the weights are not numbers any more, and "
-                     "they are not saved; the newest checkpoint is that of step %lld",
-                     (long long)t->at.step, (long long)t->saved);
-}
-
-/* Completes the state of the run on rank 0: the cursors of all shards, and Adam's moments, moment
- * [2*n] in host memory, malloced. */
-static enum heed_status collect(struct heed_trainer *t, char **moment, struct heed_error *err)
-{
-    size_t bytes = t->p->n * type_size(t->p->precision.master);
-    struct batch_cursor *mine = trainer_cursor(t, 0);
-    enum heed_status s =
-        cluster_all(t->cluster, t->at.cursor, mine, (size_t)t->shards * sizeof *mine, err);
-    if (s) return s;
-    char *all = trainer_writes(t) ? malloc(2 * bytes) : NULL;
-    if (trainer_writes(t) && !all) return error_memory(err, 2 * bytes, "Adam's moments");
-    s = exchange_collect(t->exchange, t->opt->m, all, err);
-    if (!s) s = exchange_collect(t->exchange, t->opt->v, all ? all + bytes : NULL, err);
-    if (s)
-        free(all);
-    else
-        *moment = all;
-    return s;
-}
-
-/* Rank 0 writes; the others go on and wait for it in the next exchange. */
-static enum heed_status save(struct heed_trainer *t, struct heed_error *err)
-{
-    struct checkpoint c = checkpoint_of(t);
-    char *moment = NULL;
-    enum heed_status s = cluster_ranks(t->cluster) > 1 ? collect(t, &moment, err) : HEED_OK;
-    if (moment) {
-        c.m = moment;
-        c.v = moment + t->p->n * type_size(t->p->precision.master);
-    }
-    if (!s && trainer_writes(t)) s = checkpoint_save(&c, &t->at, t->o.keep, err);
-    free(moment);
-    return s;
 }
 
 /* A checkpoint is regular if the weights in it have given a usable gradient; rollbacks go to such a

@@ -90,6 +90,8 @@ enum heed_status trainer_tell(struct heed_trainer *t, const struct heed_event *e
 enum heed_status trainer_tell_text(struct heed_trainer *t, enum heed_event_kind kind,
                                    const char *text, struct heed_error *err);
 
+/* After a checkpoint was loaded: ranks that have loaded their own slices alone get the others. */
+enum heed_status trainer_share_weights(struct heed_trainer *t, struct heed_error *err);
 /* Computes the next step, and tells of it. */
 enum heed_status trainer_step(struct heed_trainer *t, struct heed_error *err);
 

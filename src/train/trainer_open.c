@@ -77,7 +77,9 @@ static enum heed_status open_model(struct heed_trainer *t, struct heed_error *er
     int tokens = o->batch_tokens / o->shards;
     struct run_options run = {
         .rows_src = tokens, .rows_tgt = tokens, .sentences = tokens, .train = true};
-    enum heed_status s = parameters_open(&t->p, t->be, &o->config, precision, err);
+    bool shared = cluster_ranks(t->cluster) > 1 && precision.matrix != precision.master;
+    enum heed_status s = shared ? parameters_open_shared(&t->p, t->be, &o->config, precision, err)
+                                : parameters_open(&t->p, t->be, &o->config, precision, err);
     if (!s) s = open_experts(t, err);
     if (!s) s = run_open(&t->run, t->be, t->p, &run, err);
     if (s) return s;
@@ -187,6 +189,15 @@ static enum heed_status resume(struct heed_trainer *t, const struct recipe *give
     return s;
 }
 
+static enum heed_status init_weights(struct heed_trainer *t, struct heed_error *err)
+{
+    if (!t->opt->master.p) return parameters_init(t->p, t->o.seed, err);
+    void *values = parameters_initial(t->p, t->o.seed, err);
+    enum heed_status s = values ? optimizer_start(t->opt, values, err) : HEED_ENOMEM;
+    free(values);
+    return s;
+}
+
 /* Sets the state to the beginning of a run, or to that of the newest usable checkpoint. */
 static enum heed_status begin_or_resume(struct heed_trainer *t, const struct recipe *given,
                                         struct heed_error *err)
@@ -199,7 +210,7 @@ static enum heed_status begin_or_resume(struct heed_trainer *t, const struct rec
     if (!n) {
         t->at = (struct progress){.recipe = *given};
         s = directory_check_new_run(o->out, t->tokenizer, o->vocab, err);
-        if (!s) s = parameters_init(t->p, o->seed, err);
+        if (!s) s = init_weights(t, err);
     } else if (o->resume) {
         s = resume(t, given, step, n, err);
     } else {
@@ -216,9 +227,17 @@ static enum heed_status begin_or_resume(struct heed_trainer *t, const struct rec
 static enum heed_status follow(struct heed_trainer *t, struct heed_error *err)
 {
     struct checkpoint c = checkpoint_of(t);
-    if (!t->saved) return parameters_init(t->p, t->o.seed, err);
+    if (!t->saved) return init_weights(t, err);
     t->opt->guard = t->at.guard;
     return checkpoint_load(&c, t->saved, err);
+}
+
+enum heed_status trainer_share_weights(struct heed_trainer *t, struct heed_error *err)
+{
+    if (!t->opt->master.p) return HEED_OK;
+    optimizer_refresh(t->opt);
+    enum heed_status s = t->be->op->sync(t->be, err);
+    return s ? s : exchange_gather(t->exchange, err);
 }
 
 static enum heed_status open_state(struct heed_trainer *t, const struct recipe *given,
@@ -228,8 +247,9 @@ static enum heed_status open_state(struct heed_trainer *t, const struct recipe *
     s = cluster_agree(t->cluster, s, err);
     if (!s) s = cluster_from_first(t->cluster, &t->at, sizeof t->at, err);
     if (!s) s = cluster_from_first(t->cluster, &t->saved, sizeof t->saved, err);
-    if (s || trainer_writes(t)) return s;
-    return follow(t, err);
+    if (!s && !trainer_writes(t)) s = follow(t, err);
+    s = cluster_agree(t->cluster, s, err);
+    return s ? s : trainer_share_weights(t, err);
 }
 
 /* ---- data ---- */

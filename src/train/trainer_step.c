@@ -222,17 +222,20 @@ static enum heed_status roll_back(struct heed_trainer *t, struct heed_error *err
     char text[256];
     if (t->at.step > t->at.rollback_step + ROLLBACK_APART) t->at.rollbacks = 0;
     t->at.rollback_step = t->at.step;
-    if (!t->at.regular || ++t->at.rollbacks > ROLLBACKS_MAX)
+    if (!t->at.regular || ++t->at.rollbacks > ROLLBACKS_MAX) {
+        cluster_same_error(t->cluster);
         return error_set(err, HEED_ENUMERIC,
                          "training diverged: %d gradients in a row are not usable at step %lld and "
                          "%s; a lower learning rate or a longer warm-up may help",
                          SKIPS_IN_A_ROW, (long long)t->at.step,
                          t->at.regular ? "going back did not help"
                                        : "there is no checkpoint to go back to");
+    }
     struct checkpoint c = checkpoint_of(t);
     struct progress then;
     enum heed_status s = checkpoint_read(&c, t->at.regular, &t->at.recipe, &then, err);
     if (!s) s = checkpoint_load(&c, t->at.regular, err);
+    if (!s) s = trainer_share_weights(t, err);
     if (s) return s;
     t->opt->guard = then.guard;
     t->at.skips = 0;
