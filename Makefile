@@ -16,6 +16,7 @@
 #   make faults      long: each allocation and each call to the disk fails once
 #   make kills       long: kill -9 at 200 random moments, and of 20 ranks of a cluster
 #   make large       long: training on 2 GB of text with 1 GB of address space
+#   make slurm       the batch file of docs/cluster.md under a Slurm of its own; as root
 #   make fuzz        long: fuzz each file format for FUZZ_SECONDS (clang)
 #   make test-web    the pages in headless Chromium, which is installed where there is none
 #   make test-cuda   the tests of the CUDA backend, on a machine with a GPU
@@ -33,7 +34,7 @@ build = cmake --build $(1) --target $(2) -- $$([ -t 2 ] || echo --quiet)
 ctest = ctest --test-dir $(1) --output-on-failure --parallel 2
 clang = -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
 
-.PHONY: all tests demo demo-train check test lint asan tsan faults kills large fuzz test-web test-cuda bench \
+.PHONY: all tests demo demo-train check test lint asan tsan faults kills large slurm fuzz test-web test-cuda bench \
 	install format clean
 
 all:
@@ -87,6 +88,10 @@ kills: all
 
 large: all
 	tests/large_corpus.sh build/heed
+
+slurm: all
+	@scripts/setup.sh slurm
+	tests/slurm.sh build/heed
 
 fuzz:
 	@scripts/setup.sh clang

@@ -1,10 +1,10 @@
 #!/bin/sh
 # setup.sh - installs the packages that the build needs and this machine lacks, and says so.
 #
-# usage: setup.sh [build|clang|lint|web]
+# usage: setup.sh [build|clang|lint|web|slurm]
 #
 # build: all that is built and tested; clang: the second compiler; lint: the checks of the sources;
-# web: the browser that tests the pages, and what drives it.
+# web: the browser that tests the pages, and what drives it; slurm: a scheduler for make slurm.
 # Silent and quick when nothing is missing. Debian and Ubuntu: apt-get as root or through sudo;
 # without root, and on other systems, it prints one sentence that says what to install, and exits
 # with 1.
@@ -64,8 +64,15 @@ web)
     need chromium command -v chromium
     need python3 command -v python3
     ;;
+slurm)
+    PATH=$PATH:/usr/sbin
+    need slurmctld command -v slurmctld
+    need slurmd command -v slurmd
+    need slurm-client command -v sbatch
+    need munge command -v munged
+    ;;
 *)
-    echo "usage: setup.sh [build|clang|lint|web]" >&2
+    echo "usage: setup.sh [build|clang|lint|web|slurm]" >&2
     exit 2
     ;;
 esac
