@@ -57,5 +57,5 @@ Next:
     $heed attention --to de "What did you look at?"
     make demo-train        # trains a small model of its own in a minute; README.md says how to train yours
     make install           # then it is: heed translate ...
-    $heed serve    # translate and look inside on a page: http://127.0.0.1:8080/
+    $heed serve       # translate and look inside on a page: http://127.0.0.1:8080/
 END
