@@ -86,8 +86,9 @@ static enum heed_status files_read(struct heed_trainer *t, struct heed_error *er
 {
     int files = t->o.train.n, ranks = cluster_ranks(t->cluster);
     size_t mine = (size_t)t->shards * files, bytes = mine * sizeof(double);
-    double *times = malloc((size_t)(ranks + 1) * bytes), *all = times + mine;
-    if (!times) return error_memory(err, (size_t)(ranks + 1) * bytes, "the trainer");
+    double *all = malloc((size_t)(ranks + 1) * bytes);
+    if (!all) return error_memory(err, (size_t)(ranks + 1) * bytes, "the trainer");
+    double *times = all + (size_t)ranks * mine; /* of the shards of this rank */
     for (size_t i = 0; i < mine; i++)
         times[i] = batch_file(t->shard[i / files].batches, (int)(i % files)).times;
     enum heed_status s = cluster_all(t->cluster, all, times, bytes, err);
@@ -98,7 +99,7 @@ static enum heed_status files_read(struct heed_trainer *t, struct heed_error *er
         t->read[f] =
             (struct heed_read){t->o.train.src[f], file.pairs, file.weight, sum / t->o.shards};
     }
-    free(times);
+    free(all);
     return s;
 }
 
