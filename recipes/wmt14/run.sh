@@ -9,7 +9,8 @@
 #
 #   PRESET      base or big (base); small and tiny are for trials
 #   LAUNCH      what starts the ranks, such as "mpirun -n 8" or "srun --mpi=pmix" (nothing: one process)
-#   DEVICE      cpu or cuda:N; cuda: each rank takes the GPU of its number on its host (cuda)
+#   DEVICE      cpu or cuda:N; cuda: each rank takes the GPU of its number on its host (the default with
+#               LAUNCH; cuda:0 without)
 #   PRECISION   f32 or bf16 (bf16 on a GPU)
 #   STEPS SAVE_EVERY VALID_EVERY BATCH_TOKENS WARMUP VOCAB THREADS BEAM    see below
 #   SUMS        checksums of the archives (recipes/wmt14/checksums)
@@ -20,7 +21,8 @@ preset=${PRESET:-base}
 data=${1:-data/wmt14}
 out=${2:-build/wmt14-$preset}
 heed=${HEED:-build/heed}
-device=${DEVICE:-cuda}
+device=${DEVICE:-${LAUNCH:+cuda}}
+device=${device:-cuda:0}
 read -ra launch <<<"${LAUNCH:-}"
 
 # Paper, sections 5.2 to 5.4 and 6.1. Its base model took 0.4 s a step and big 1 s, so that the
@@ -91,17 +93,11 @@ fi
 
 # run COMMAND OPTION...: heed's command on every rank
 run() {
-    local command=$1 program=("$heed") precision=f32
+    local command=$1 precision=f32
     shift
-    case $device in
-    cuda) # the launcher tells each process its number on its host
-        program=(sh -c 'n=${OMPI_COMM_WORLD_LOCAL_RANK:-${SLURM_LOCALID:-0}}; exec "$@" --device "cuda:$n"' sh "$heed")
-        ;;
-    *) set -- "$@" --device "$device" ;;
-    esac
     [ "${device%%:*}" = cpu ] || precision=bf16
     [ "$command" != train ] || set -- "$@" --precision "${PRECISION:-$precision}"
-    "${launch[@]}" "${program[@]}" "$command" "$@" --threads "${THREADS:-0}"
+    "${launch[@]}" "$heed" "$command" "$@" --device "$device" --threads "${THREADS:-0}"
 }
 run train --pairs "$out/train.tsv" --valid-src "$out/newstest2013.en" --valid-tgt "$out/newstest2013.de" \
     --vocab "$out/vocab.model" --out "$out/model" --preset "$preset" --dropout "$dropout" --shards 8 \
