@@ -396,6 +396,11 @@ texts "$dir/answers" | cmp - "$dir/want.2" || fail "a broken model changes answe
 # ---- training runs ----
 
 get 200 '\{"runs":\[\{"name":"1","state":"finished","step":40,"steps":40\}' /v1/runs
+# the number of steps is that of the last start, in a log that grows and in one that is replaced
+echo '{"step":40,"event":"start","steps":60}' >>"$dir/1/log.jsonl"
+get 200 '"name":"1",.*"steps":60' /v1/runs
+sed 's/"steps":60/"steps":50/' "$dir/1/log.jsonl" >"$dir/1/log.new" && mv "$dir/1/log.new" "$dir/1/log.jsonl"
+get 200 '"name":"1",.*"steps":50' /v1/runs
 get 200 '\{"samples":\[\{"step":20,"texts":\[\{"source":.*"attention":true\}' /v1/runs/1/samples
 get 200 '^\{"align_layer":1,"encoder":\{"layers":1' '/v1/runs/1/attention?step=40'
 get 404 'has no attention of step 7' '/v1/runs/1/attention?step=7'
