@@ -99,6 +99,8 @@ get 400 'missing target parameter' -d q=a -d source=en /translate
 get 400 'xx is not supported' "${say[@]}" -d target=xx /translate
 get 400 'rtf format is not supported' "${say[@]}" -d target=de -d format=rtf /translate
 get 400 'alternatives parameter is not a number' "${say[@]}" -d target=de -d alternatives=x /translate
+get 200 'Guten Morgen' "${say[@]}" -d target=de -d alternatives=-99999999999999999999 /translate
+get 400 'alternatives parameter must be <= 15' "${say[@]}" -d target=de -d alternatives=99999999999999999999 /translate
 get 400 'Invalid JSON format' "${json[@]}" '{"q":' /translate
 get 400 'Invalid JSON format' "${json[@]}" '["q"]' /translate
 get 400 'q parameter is no string' "${json[@]}" '{"q":[1],"source":"en","target":"de"}' /translate
