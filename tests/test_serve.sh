@@ -12,6 +12,7 @@ load=$(dirname "$heed")/tests/serve_load
     echo "$load is missing: build the target heed_tests"
     exit 1
 }
+most=120 # seconds that any answer may take, even from a build with a sanitizer on a busy machine
 server=
 trap '[ -z "$server" ] || kill -9 "$server" 2>/dev/null; rm -rf "$dir"' EXIT
 
@@ -43,7 +44,7 @@ stop() {
 get() {
     local status=$1 pattern=$2 last="${*: -1}" got
     set -- "${@:3:$#-3}"
-    got=$(curl -s -m 20 -o "$dir/body" -D "$dir/head" -w '%{http_code}' "$@" "$url$last") || true
+    got=$(curl -s -m "$most" -o "$dir/body" -D "$dir/head" -w '%{http_code}' "$@" "$url$last") || true
     if [ "$got" != "$status" ] || { [ -n "$pattern" ] && ! grep -Eq -- "$pattern" "$dir/body"; }; then
         fail "$* $last: status $got, expected $status and '$pattern': $(head -c 300 "$dir/body")"
     fi
@@ -124,7 +125,7 @@ v1 413 '10002 characters, expected at most 10000' "{\"text\":\"a\",\"target\":\"
 v1 400 'align is no boolean' '{"text":"a","target":"de","align":1}'
 get 415 'expected Content-Type: application/json' -d text=a /v1/translate
 get 404 'There is no run x' /v1/runs/x/log
-[ "$(curl -s -m 20 -X POST -H 'Content-Length: 99999999999' "$url/translate" | grep -c bytes)" = 1 ] ||
+[ "$(curl -s -m "$most" -X POST -H 'Content-Length: 99999999999' "$url/translate" | grep -c bytes)" = 1 ] ||
     fail "a body that is far too large is not refused"
 
 # ---- /v1 ----
@@ -149,7 +150,7 @@ v1 200 'Hallo' '{"text":"Good morning!","target":"de","prefix":"Hallo"}'
 v1 200 '^\{"model":"default","translations":\[\]\}$' '{"text":[],"target":"de"}'
 
 stream() { # BODY: the events of a translation in $dir/events
-    curl -sN -m 20 "${json[@]}" "$1" "$url/v1/translate" >"$dir/events"
+    curl -sN -m "$most" "${json[@]}" "$1" "$url/v1/translate" >"$dir/events" || true
 }
 stream '{"text":["One. Two. Three.","Good morning!"],"target":"de","stream":true}'
 [ "$(grep -c '^event: translation$' "$dir/events")" = 2 ] && grep -q '^event: done$' "$dir/events" ||
@@ -257,7 +258,7 @@ head -c 100000 /dev/urandom >"/dev/tcp/127.0.0.1/$port" 2>/dev/null || true
 get 200 'Guten Morgen' "${say[@]}" -d target=de /translate
 
 # a short text does not wait for the end of a long document
-curl -s -m 20 -H 'Content-Type: application/json' -d "@$dir/long.json" "$url/v1/translate" >"$dir/body" &
+curl -s -m "$most" -H 'Content-Type: application/json' -d "@$dir/long.json" "$url/v1/translate" >"$dir/body" &
 long=$!
 sleep 0.2
 get 200 'Nein' -d q=No. -d source=en -d target=de /translate
@@ -469,7 +470,7 @@ done
 get 200 '"name":"3","state":"running"' /v1/runs
 get 200 '"steps":\[\{"step":1,' /v1/runs/3/log
 get 400 'is not supported' "${say[@]}" -d target=de /translate
-curl -sN -m 20 "$url/v1/runs/3/events" >"$dir/events" & # a stream does not keep it from its end
+curl -sN -m "$most" "$url/v1/runs/3/events" >"$dir/events" & # a stream does not keep it from its end
 sleep 0.3
 kill -TERM "$server"
 wait "$server" && fail "a training that was stopped ends with 0"
