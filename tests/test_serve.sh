@@ -122,6 +122,10 @@ v1 400 'does not translate from xx' '{"text":"a","source":"xx","target":"de","mo
 long=$(head -c 10001 /dev/zero | tr '\0' a)
 v1 413 '10001 characters, expected at most 10000' "{\"text\":\"a\",\"target\":\"de\",\"prefix\":\"$long\"}"
 v1 413 '10002 characters, expected at most 10000' "{\"text\":\"a\",\"target\":\"de\",\"banned\":[\"$long\",\"b\"]}"
+v1 400 'sampling finds no required phrases' '{"text":"a","target":"de","required":["b"],"temperature":1}'
+v1 409 '\\"b\\" is banned, but required \\"b\\" has it' '{"text":"a","target":"de","required":["b"],"banned":["b"]}'
+v1 409 'needs [0-9]+ tokens, expected at most 1' '{"text":"a","target":"de","required":["b"],"max_length":1}'
+get 200 '^heed_http_requests_total\{route="/v1/translate",code="409"\} 2$' /metrics
 v1 400 'align is no boolean' '{"text":"a","target":"de","align":1}'
 get 415 'expected Content-Type: application/json' -d text=a /v1/translate
 get 404 'There is no run x' /v1/runs/x/log
