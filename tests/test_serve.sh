@@ -12,6 +12,7 @@ load=$(dirname "$heed")/tests/serve_load
     echo "$load is missing: build the target heed_tests"
     exit 1
 }
+most=120 # seconds that any answer may take, even from a build with a sanitizer on a busy machine
 server=
 trap '[ -z "$server" ] || kill -9 "$server" 2>/dev/null; rm -rf "$dir"' EXIT
 
@@ -43,7 +44,7 @@ stop() {
 get() {
     local status=$1 pattern=$2 last="${*: -1}" got
     set -- "${@:3:$#-3}"
-    got=$(curl -s -m 20 -o "$dir/body" -D "$dir/head" -w '%{http_code}' "$@" "$url$last") || true
+    got=$(curl -s -m "$most" -o "$dir/body" -D "$dir/head" -w '%{http_code}' "$@" "$url$last") || true
     if [ "$got" != "$status" ] || { [ -n "$pattern" ] && ! grep -Eq -- "$pattern" "$dir/body"; }; then
         fail "$* $last: status $got, expected $status and '$pattern': $(head -c 300 "$dir/body")"
     fi
@@ -99,6 +100,8 @@ get 400 'missing target parameter' -d q=a -d source=en /translate
 get 400 'xx is not supported' "${say[@]}" -d target=xx /translate
 get 400 'rtf format is not supported' "${say[@]}" -d target=de -d format=rtf /translate
 get 400 'alternatives parameter is not a number' "${say[@]}" -d target=de -d alternatives=x /translate
+get 200 'Guten Morgen' "${say[@]}" -d target=de -d alternatives=-99999999999999999999 /translate
+get 400 'alternatives parameter must be <= 15' "${say[@]}" -d target=de -d alternatives=99999999999999999999 /translate
 get 400 'Invalid JSON format' "${json[@]}" '{"q":' /translate
 get 400 'Invalid JSON format' "${json[@]}" '["q"]' /translate
 get 400 'q parameter is no string' "${json[@]}" '{"q":[1],"source":"en","target":"de"}' /translate
@@ -119,10 +122,14 @@ v1 400 'does not translate from xx' '{"text":"a","source":"xx","target":"de","mo
 long=$(head -c 10001 /dev/zero | tr '\0' a)
 v1 413 '10001 characters, expected at most 10000' "{\"text\":\"a\",\"target\":\"de\",\"prefix\":\"$long\"}"
 v1 413 '10002 characters, expected at most 10000' "{\"text\":\"a\",\"target\":\"de\",\"banned\":[\"$long\",\"b\"]}"
+v1 400 'sampling finds no required phrases' '{"text":"a","target":"de","required":["b"],"temperature":1}'
+v1 409 '\\"b\\" is banned, but required \\"b\\" has it' '{"text":"a","target":"de","required":["b"],"banned":["b"]}'
+v1 409 'needs [0-9]+ tokens, expected at most 1' '{"text":"a","target":"de","required":["b"],"max_length":1}'
+get 200 '^heed_http_requests_total\{route="/v1/translate",code="409"\} 2$' /metrics
 v1 400 'align is no boolean' '{"text":"a","target":"de","align":1}'
 get 415 'expected Content-Type: application/json' -d text=a /v1/translate
 get 404 'There is no run x' /v1/runs/x/log
-[ "$(curl -s -m 20 -X POST -H 'Content-Length: 99999999999' "$url/translate" | grep -c bytes)" = 1 ] ||
+[ "$(curl -s -m "$most" -X POST -H 'Content-Length: 99999999999' "$url/translate" | grep -c bytes)" = 1 ] ||
     fail "a body that is far too large is not refused"
 
 # ---- /v1 ----
@@ -147,7 +154,7 @@ v1 200 'Hallo' '{"text":"Good morning!","target":"de","prefix":"Hallo"}'
 v1 200 '^\{"model":"default","translations":\[\]\}$' '{"text":[],"target":"de"}'
 
 stream() { # BODY: the events of a translation in $dir/events
-    curl -sN -m 20 "${json[@]}" "$1" "$url/v1/translate" >"$dir/events"
+    curl -sN -m "$most" "${json[@]}" "$1" "$url/v1/translate" >"$dir/events" || true
 }
 stream '{"text":["One. Two. Three.","Good morning!"],"target":"de","stream":true}'
 [ "$(grep -c '^event: translation$' "$dir/events")" = 2 ] && grep -q '^event: done$' "$dir/events" ||
@@ -255,7 +262,7 @@ head -c 100000 /dev/urandom >"/dev/tcp/127.0.0.1/$port" 2>/dev/null || true
 get 200 'Guten Morgen' "${say[@]}" -d target=de /translate
 
 # a short text does not wait for the end of a long document
-curl -s -m 20 -H 'Content-Type: application/json' -d "@$dir/long.json" "$url/v1/translate" >"$dir/body" &
+curl -s -m "$most" -H 'Content-Type: application/json' -d "@$dir/long.json" "$url/v1/translate" >"$dir/body" &
 long=$!
 sleep 0.2
 get 200 'Nein' -d q=No. -d source=en -d target=de /translate
@@ -396,6 +403,11 @@ texts "$dir/answers" | cmp - "$dir/want.2" || fail "a broken model changes answe
 # ---- training runs ----
 
 get 200 '\{"runs":\[\{"name":"1","state":"finished","step":40,"steps":40\}' /v1/runs
+# the number of steps is that of the last start, in a log that grows and in one that is replaced
+echo '{"step":40,"event":"start","steps":60}' >>"$dir/1/log.jsonl"
+get 200 '"name":"1",.*"steps":60' /v1/runs
+sed 's/"steps":60/"steps":50/' "$dir/1/log.jsonl" >"$dir/1/log.new" && mv "$dir/1/log.new" "$dir/1/log.jsonl"
+get 200 '"name":"1",.*"steps":50' /v1/runs
 get 200 '\{"samples":\[\{"step":20,"texts":\[\{"source":.*"attention":true\}' /v1/runs/1/samples
 get 200 '^\{"align_layer":1,"encoder":\{"layers":1' '/v1/runs/1/attention?step=40'
 get 404 'has no attention of step 7' '/v1/runs/1/attention?step=7'
@@ -462,7 +474,7 @@ done
 get 200 '"name":"3","state":"running"' /v1/runs
 get 200 '"steps":\[\{"step":1,' /v1/runs/3/log
 get 400 'is not supported' "${say[@]}" -d target=de /translate
-curl -sN -m 20 "$url/v1/runs/3/events" >"$dir/events" & # a stream does not keep it from its end
+curl -sN -m "$most" "$url/v1/runs/3/events" >"$dir/events" & # a stream does not keep it from its end
 sleep 0.3
 kill -TERM "$server"
 wait "$server" && fail "a training that was stopped ends with 0"

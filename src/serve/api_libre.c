@@ -2,7 +2,6 @@
  * api_libre.c - the API of LibreTranslate, with its parameters, answers and errors. Where this
  * differs from it is in docs/api.md.
  */
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,10 +28,8 @@ static int read_alternatives(struct call *c)
     const char *text = call_parameter(c, "alternatives");
     double n = json_number_value(number);
     char *end = NULL;
-    errno = 0;
-    if (text) n = (double)strtoll(text, &end, 10);
-    bool wrong =
-        text ? end == text || *end || errno : number && (!json_is_number(number) || n != floor(n));
+    if (text) n = (double)strtoll(text, &end, 10); /* what is too large for it becomes its limit */
+    bool wrong = text ? end == text || *end : number && (!json_is_number(number) || n != floor(n));
     if (wrong) {
         reply_error(c, 400, "Invalid request: alternatives parameter is not a number");
         return -1;

@@ -138,9 +138,15 @@ static bool read_constraints(struct call *c, struct ask *a)
         reply_error(c, 503, "out of memory for a prefix");
         return false;
     }
-    return read_phrases(c, "required", REQUIRED_MOST, &a->required, &a->required_n) &&
-           read_phrases(c, "banned", BANNED_MOST, &a->banned, &a->banned_n) &&
-           check_constraints(c, a);
+    if (!read_phrases(c, "required", REQUIRED_MOST, &a->required, &a->required_n) ||
+        !read_phrases(c, "banned", BANNED_MOST, &a->banned, &a->banned_n) ||
+        !check_constraints(c, a)) {
+        return false;
+    }
+    if (a->required_n == 0 || a->options.temperature == 0) return true;
+    reply_error(c, 400, "temperature is %g, expected 0: sampling finds no required phrases",
+                (double)a->options.temperature);
+    return false;
 }
 
 /* The texts of the body; NULL after an error reply. */

@@ -333,7 +333,8 @@ bool ask_is_good(struct call *c, const struct ask *a)
     for (int i = 0; i < a->task.lines; i++) {
         const struct heed_answer *answer = a->task.line[i].answer;
         if (!answer->status) continue;
-        reply_error(c, answer->status == HEED_EARG ? 400 : 500, "Cannot translate text: %s",
+        /* Every option is right by itself here, but they contradict each other or the model. */
+        reply_error(c, answer->status == HEED_EARG ? 409 : 500, "Cannot translate text: %s",
                     answer->why);
         return false;
     }

@@ -8,7 +8,7 @@
 #include "serve/server.h"
 
 static const int code[METRICS_CODES] = {200, 204, 304, 400, 403, 404, 405,
-                                        413, 415, 429, 499, 503, 500};
+                                        409, 413, 415, 429, 499, 503, 500};
 
 /* Upper ends of the buckets, in seconds; the last has none. */
 static const double bucket_end[METRICS_BUCKETS - 1] = {0.01, 0.025, 0.05, 0.1, 0.25, 0.5,

@@ -7,7 +7,7 @@
 
 enum {
     METRICS_ROUTES = 32,
-    METRICS_CODES = 13, /* kinds of HTTP status that are told apart */
+    METRICS_CODES = 14, /* kinds of HTTP status that are told apart */
     METRICS_BUCKETS = 12
 };
 

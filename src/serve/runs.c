@@ -19,18 +19,27 @@
 
 enum {
     RUN_PATH_MAX = 4096,
-    POINTS_MOST = 2000, /* steps in an answer: more are thinned out */
-    BLOCK = 8 << 20,    /* bytes of a file that are read at once; a longer line is passed over */
-    STARTS_MOST = 64 << 20, /* bytes of a log that are searched for the start of the run */
-    RUNNING_SECONDS = 120,  /* a run that has written nothing for longer has stopped */
-    ALIVE_TICKS = 75        /* between two comments that keep a stream alive */
+    POINTS_MOST = 2000,    /* steps in an answer: more are thinned out */
+    BLOCK = 8 << 20,       /* bytes of a file that are read at once; a longer line is passed over */
+    RUNNING_SECONDS = 120, /* a run that has written nothing for longer has stopped */
+    ALIVE_TICKS = 75       /* between two comments that keep a stream alive */
 };
 
 struct watcher; /* a stream of one run */
 
+/* How many steps a run is to have, as far as its log was searched for it. */
+struct plan {
+    char *log;
+    ino_t file;         /* a run that is resumed may put another file in place of its log */
+    long long searched; /* bytes of the log */
+    json_int_t steps;   /* as the last start or resumption in them says; 0: not known */
+    struct plan *next;
+};
+
 struct runs {
     const char *const *dir; /* [n] */
     int n;
+    struct plan *plan; /* of the HTTP thread */
     pthread_mutex_t lock;
     struct watcher *first;
 };
@@ -62,6 +71,12 @@ struct runs *runs_open(const char *const *dir, int n, struct heed_error *err)
 void runs_free(struct runs *r)
 {
     if (!r) return;
+    while (r->plan) {
+        struct plan *next = r->plan->next;
+        free(r->plan->log);
+        free(r->plan);
+        r->plan = next;
+    }
     pthread_mutex_destroy(&r->lock);
     free(r);
 }
@@ -240,44 +255,88 @@ static const char *state_of(const char *log, const json_t *last)
     return fresh ? "running" : "stopped";
 }
 
-/* The number of steps that the run was last started or resumed for; 0: not known. */
-static json_int_t steps_of(const char *log)
+/* The plan of the run with this log, which is new where there was none; NULL: out of memory. */
+static struct plan *plan_of(struct runs *r, const char *log)
+{
+    for (struct plan *p = r->plan; p; p = p->next) {
+        if (!strcmp(p->log, log)) return p;
+    }
+    struct plan *p = calloc(1, sizeof *p);
+    if (p) p->log = strdup(log);
+    if (!p || !p->log) {
+        free(p);
+        return NULL;
+    }
+    p->next = r->plan;
+    return r->plan = p;
+}
+
+/* The number of steps of the last start or resumption in these lines; 0: there is none. */
+static json_int_t last_start(const char *text, size_t n)
 {
     static const char mark[] = "\"event\":\"start\"";
-    size_t n;
-    char *text = read_lines(log, 0, STARTS_MOST, &n), *start = NULL;
-    for (char *p = text; p && (p = memmem(p, n - (size_t)(p - text), mark, sizeof mark - 1)); p++) {
+    const char *start = NULL;
+    for (const char *p = text; p && (p = memmem(p, n - (size_t)(p - text), mark, sizeof mark - 1));
+         p++) {
         start = p;
     }
-    while (start && start > text && start[-1] != '\n') start--;
-    struct lines from_start = {start, start ? text + n : NULL};
+    if (!start) return 0;
+    while (start > text && start[-1] != '\n') start--;
+    struct lines from_start = {start, text + n};
     json_t *line = next_object(&from_start);
     json_int_t steps = json_integer_value(json_object_get(line, "steps"));
     json_decref(line);
-    free(text);
     return steps;
 }
 
+/* The number of steps that the run was last started or resumed for; 0: not known. Each byte of a
+ * log is searched once, so that a client that asks again and again costs what is new. */
+static json_int_t steps_of(struct runs *r, const char *log)
+{
+    struct plan *p = plan_of(r, log);
+    struct stat found;
+    if (!p || stat(log, &found) != 0) return 0;
+    if (found.st_ino != p->file || (long long)found.st_size < p->searched) {
+        p->file = found.st_ino;
+        p->searched = p->steps = 0;
+    }
+    size_t n = 1;
+    while (n > 0) {
+        char *text = read_lines(log, p->searched, BLOCK, &n);
+        json_int_t steps = last_start(text, n);
+        if (steps) p->steps = steps;
+        p->searched += (long long)n;
+        free(text);
+    }
+    return p->steps;
+}
+
+struct run_list {
+    struct runs *runs;
+    json_t *list;
+};
+
 static bool add_run(void *to, const char *name, const char *dir)
 {
+    const struct run_list *l = to;
     char log[RUN_PATH_MAX];
     if (!join(log, dir, "log.jsonl")) return true;
     json_t *last = last_object(log);
-    json_int_t steps = steps_of(log);
+    json_int_t steps = steps_of(l->runs, log);
     json_t *run =
         json_pack("{so ss sI}", "name", json_text(name, strlen(name)), "state", state_of(log, last),
                   "step", json_integer_value(json_object_get(last, "step")));
     if (steps) json_object_set_new(run, "steps", json_integer(steps));
-    json_array_append_new(to, run);
+    json_array_append_new(l->list, run);
     json_decref(last);
     return true;
 }
 
 void api_v1_runs(struct call *c)
 {
-    json_t *list = json_array();
-    if (c->server->runs) each_run(c->server->runs, add_run, list);
-    reply_json(c, 200, json_pack("{so}", "runs", list));
+    struct run_list l = {c->server->runs, json_array()};
+    if (l.runs) each_run(l.runs, add_run, &l);
+    reply_json(c, 200, json_pack("{so}", "runs", l.list));
 }
 
 /* ---- GET /v1/runs/NAME/log ---- */
