@@ -182,7 +182,11 @@ static void train_step(void *of)
     struct heed_error err = {0};
     struct loss loss = {0};
     struct update u;
-    struct loss_options o = {0.1f, true, true, (uint64_t)++t->steps, expert_training};
+    struct loss_options o = {.label_smoothing = 0.1f,
+                             .backward = true,
+                             .dropout = true,
+                             .seed = (uint64_t)++t->steps,
+                             .experts = expert_training};
     struct adam h = {1e-4, 0.9, 0.98, 1e-9, t->steps, 1 / (double)t->pairs->rows_tgt, 0, 0};
     r->be->op->zero(r->be, r->grad.p, r->p->n * type_size(r->grad.type));
     run_ahead(r, t->pairs);

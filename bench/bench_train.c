@@ -80,7 +80,11 @@ static double step(struct run *r, struct optimizer *opt, const struct packed *b,
     struct heed_error err = {0};
     struct loss loss = {0};
     struct update u;
-    struct loss_options o = {0.1f, true, true, (uint64_t)n, expert_training};
+    struct loss_options o = {.label_smoothing = 0.1f,
+                             .backward = true,
+                             .dropout = true,
+                             .seed = (uint64_t)n,
+                             .experts = expert_training};
     r->be->op->zero(r->be, r->grad.p, r->p->n * type_size(r->grad.type));
     if (!r->next.n) run_ahead(r, b);
     run_loss_begin(r, &o);
