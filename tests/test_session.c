@@ -354,6 +354,7 @@ static void test_submitted(void **state)
 static void test_overtaking(void **state)
 {
     (void)state;
+    if (device_named()) skip();
     struct heed_error err = {0};
     struct heed_engine *cpu = heed_engine_open(device_cpu(), 2, &err);
     must(cpu ? HEED_OK : err.status, &err);
