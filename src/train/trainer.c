@@ -129,11 +129,11 @@ static enum heed_status tell_start(struct heed_trainer *t, struct heed_error *er
     enum heed_status s = pairs_read(t, &n, err);
     if (s) return s;
     int len = snprintf(text, sizeof text, "%zu parameters; ", t->p->n);
-    if (!n.all)
-        len += snprintf(text + len, sizeof text - len, "%lld pairs, of which ",
-                        (long long)pairs_of_text(t));
-    len += snprintf(text + len, sizeof text - len, "%lld pairs read%s", (long long)n.pairs,
-                    n.all ? "" : " so far");
+    if (n.all)
+        len += snprintf(text + len, sizeof text - len, "%lld pairs read", (long long)n.pairs);
+    else
+        len += snprintf(text + len, sizeof text - len, "%lld pairs, %lld drawn so far",
+                        (long long)pairs_of_text(t), (long long)n.pairs);
     if (n.empty || n.longer || n.invalid)
         len += snprintf(text + len, sizeof text - len,
                         " (%lld with an empty side and %lld too long left out, %lld with invalid "
