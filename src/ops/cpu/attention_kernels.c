@@ -204,25 +204,28 @@ INLINE void weigh_few_as(const struct job *job, const struct tile *t, float *o, 
     }
 }
 
+/* Calls f with the element type of keys or values and the number of queries, n, as constants. */
+#define WITH_QUERIES(n, narrow, f, ...)                                                            \
+    switch (n) {                                                                                   \
+        CASE_QUERIES(1, narrow, f, __VA_ARGS__);                                                   \
+        CASE_QUERIES(2, narrow, f, __VA_ARGS__);                                                   \
+        CASE_QUERIES(3, narrow, f, __VA_ARGS__);                                                   \
+        CASE_QUERIES(4, narrow, f, __VA_ARGS__);                                                   \
+    }
+#define CASE_QUERIES(R, narrow, f, ...)                                                            \
+    case R:                                                                                        \
+        if (narrow)                                                                                \
+            f(__VA_ARGS__, TYPE_BF16, R);                                                          \
+        else                                                                                       \
+            f(__VA_ARGS__, TYPE_F32, R);                                                           \
+        break
+
 /* The scores of a few queries, as in decoding. Their keys are used once, so they are transposed in
  * registers and not copied to a panel. The same sums in the same order as in scores(). */
 static void score_few(const struct job *job, const struct tile *t, float *p, const float *q)
 {
     bool narrow = job->a->k.type == TYPE_BF16;
-    switch (t->ni) {
-#define QUERIES_ARE(R)                                                                             \
-    case R:                                                                                        \
-        if (narrow)                                                                                \
-            score_few_as(job, t, p, q, TYPE_BF16, R);                                              \
-        else                                                                                       \
-            score_few_as(job, t, p, q, TYPE_F32, R);                                               \
-        break
-        QUERIES_ARE(1);
-        QUERIES_ARE(2);
-        QUERIES_ARE(3);
-        QUERIES_ARE(4);
-#undef QUERIES_ARE
-    }
+    WITH_QUERIES(t->ni, narrow, score_few_as, job, t, p, q)
 }
 
 /* Like weigh() for a few queries: values are read from their matrix, not from a panel. The same
@@ -231,20 +234,7 @@ static void weigh_few(const struct job *job, const struct tile *t, float *o, boo
                       const float *p)
 {
     bool narrow = job->a->v.type == TYPE_BF16;
-    switch (t->ni) {
-#define QUERIES_ARE(R)                                                                             \
-    case R:                                                                                        \
-        if (narrow)                                                                                \
-            weigh_few_as(job, t, o, add, p, TYPE_BF16, R);                                         \
-        else                                                                                       \
-            weigh_few_as(job, t, o, add, p, TYPE_F32, R);                                          \
-        break
-        QUERIES_ARE(1);
-        QUERIES_ARE(2);
-        QUERIES_ARE(3);
-        QUERIES_ARE(4);
-#undef QUERIES_ARE
-    }
+    WITH_QUERIES(t->ni, narrow, weigh_few_as, job, t, o, add, p)
 }
 
 /* The work space of forward: the panels of one tile, and for relative the numbers and the sums of
