@@ -188,6 +188,20 @@ bool file_append(int fd, const char *data, size_t len)
     return true;
 }
 
+bool file_read_at(int fd, void *out, size_t n, int64_t at)
+{
+    for (char *p = out; n;) {
+        ssize_t got = pread(fd, p, n, at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got == 0) errno = 0;
+        if (got <= 0) return false;
+        p += got;
+        at += got;
+        n -= (size_t)got;
+    }
+    return true;
+}
+
 static bool sync_fully(int fd)
 {
     int failed;

@@ -46,6 +46,9 @@ bool file_is_same(const char *a, const char *b);
 /* Writes all of the bytes to a descriptor, and goes on after interruptions. Returns false with
  * errno set on failure. */
 bool file_append(int fd, const char *data, size_t len);
+/* Reads n bytes at an offset, and goes on after interruptions. Returns false on failure, with errno
+ * 0 where the file ends before. */
+bool file_read_at(int fd, void *out, size_t n, int64_t at);
 
 /* Creates dir and missing parents; an existing directory is fine. */
 enum heed_status file_mkdir(const char *dir, struct heed_error *err);

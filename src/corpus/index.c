@@ -67,21 +67,6 @@ static uint64_t number_get(const unsigned char *in, int bytes)
     return x;
 }
 
-/* Reads n bytes at an offset; false, with errno 0 at the end of the file, on failure. */
-static bool read_at(int fd, void *out, size_t n, int64_t at)
-{
-    for (char *p = out; n;) {
-        ssize_t got = pread(fd, p, n, at);
-        if (got < 0 && errno == EINTR) continue;
-        if (got == 0) errno = 0;
-        if (got <= 0) return false;
-        p += got;
-        at += got;
-        n -= (size_t)got;
-    }
-    return true;
-}
-
 /* Sets where the offsets of each file begin; returns where the last end. */
 static int64_t entries_place(struct entry *e, int n)
 {
@@ -271,7 +256,7 @@ static void part_check(void *arg, int thread, long i)
     uint32_t crc = 0;
     for (int64_t at = from; at < to && !atomic_load(&c->failed); at += PIECE) {
         size_t n = to - at < PIECE ? (size_t)(to - at) : PIECE;
-        if (read_at(c->x->fd, piece, n, at))
+        if (file_read_at(c->x->fd, piece, n, at))
             crc = (uint32_t)crc32_z(crc, piece, n);
         else
             atomic_store(&c->failed, true);
@@ -320,9 +305,10 @@ static bool index_check(struct index *x, int threads)
     struct stat info;
     size_t bytes = (size_t)x->n * ENTRY;
     unsigned char header[HEADER], *in = malloc(bytes + 1);
-    bool good = in && fstat(x->fd, &info) == 0 && read_at(x->fd, header, HEADER, 0) &&
+    bool good = in && fstat(x->fd, &info) == 0 && file_read_at(x->fd, header, HEADER, 0) &&
                 memcmp(header, MAGIC, sizeof MAGIC) == 0 && number_get(header + 8, 4) == VERSION &&
-                number_get(header + 12, 4) == (uint64_t)x->n && read_at(x->fd, in, bytes, HEADER) &&
+                number_get(header + 12, 4) == (uint64_t)x->n &&
+                file_read_at(x->fd, in, bytes, HEADER) &&
                 number_get(header + 16, 4) == crc32_z(0, in, bytes) && entries_read(x, in);
     free(in);
     return good && entries_place(x->entry, x->n) == info.st_size &&
@@ -404,7 +390,7 @@ enum heed_status index_range(const struct index *x, int file, int64_t line, int6
 {
     unsigned char in[2 * OFFSET];
     const struct entry *e = &x->entry[file];
-    if (!read_at(x->fd, in, sizeof in, e->at + line * OFFSET))
+    if (!file_read_at(x->fd, in, sizeof in, e->at + line * OFFSET))
         return errno ? error_errno(err, "cannot read %s", x->path)
                      : error_set(err, HEED_EIO, "%s was cut short while it was in use", x->path);
     int64_t from = (int64_t)number_get(in, OFFSET), to = (int64_t)number_get(in + OFFSET, OFFSET);

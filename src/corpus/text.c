@@ -117,19 +117,11 @@ int64_t text_bytes(const struct text *t)
 static enum heed_status plain_read(const struct text *t, char *out, int64_t at, size_t n,
                                    struct heed_error *err)
 {
-    while (n) {
-        ssize_t got = pread(t->fd, out, n, at);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return error_errno(err, "cannot read %s", t->path);
-        if (got == 0)
-            return error_set(err, HEED_EIO,
-                             "%s was cut short while it was in use: it ends before byte %lld",
-                             t->path, (long long)(at + (int64_t)n));
-        out += got;
-        at += got;
-        n -= (size_t)got;
-    }
-    return HEED_OK;
+    if (file_read_at(t->fd, out, n, at)) return HEED_OK;
+    if (errno) return error_errno(err, "cannot read %s", t->path);
+    return error_set(err, HEED_EIO,
+                     "%s was cut short while it was in use: it ends before byte %lld", t->path,
+                     (long long)(at + (int64_t)n));
 }
 
 /* Makes block i the one in *b. */

@@ -18,6 +18,7 @@
 
 #include "base/array.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "corpus/text.h"
 
 /* Compressed bytes of a block: no encoder writes many more than it reads. */
@@ -40,20 +41,6 @@ struct blocks {
     struct place *place; /* [n + 1] */
     size_t n, cap;
 };
-
-/* Reads n bytes at an offset; false where the file has not so many or cannot be read. */
-static bool read_at(int fd, void *out, size_t n, int64_t at)
-{
-    for (char *p = out; n;) {
-        ssize_t got = pread(fd, p, n, at);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return false;
-        p += got;
-        at += got;
-        n -= (size_t)got;
-    }
-    return true;
-}
 
 /* Appends a block with `bytes` of text. *fits: the block is small enough. */
 static enum heed_status place_add(struct blocks *b, struct place p, uint64_t bytes, bool *fits,
@@ -84,7 +71,7 @@ static lzma_index *stream_list(int fd, int64_t *end)
     static const uint8_t zero[4];
     for (;; padding += 4) {
         int64_t at = *end - padding - LZMA_STREAM_HEADER_SIZE;
-        if (at < 0 || !read_at(fd, footer, sizeof footer, at)) return NULL;
+        if (at < 0 || !file_read_at(fd, footer, sizeof footer, at)) return NULL;
         if (memcmp(footer + sizeof footer - 4, zero, 4) != 0) break;
     }
     int64_t at = *end - padding - LZMA_STREAM_HEADER_SIZE;
@@ -93,7 +80,7 @@ static lzma_index *stream_list(int fd, int64_t *end)
     uint8_t *bytes = malloc(flags.backward_size);
     size_t used = 0;
     at -= (int64_t)flags.backward_size;
-    if (bytes && read_at(fd, bytes, flags.backward_size, at) &&
+    if (bytes && file_read_at(fd, bytes, flags.backward_size, at) &&
         lzma_index_buffer_decode(&list, &memory, NULL, bytes, &used, flags.backward_size) !=
             LZMA_OK)
         list = NULL;
@@ -194,9 +181,9 @@ static enum heed_status bgzip_find(struct blocks *b, int64_t bytes, bool *fit,
     *fit = true;
     for (int64_t at = 0; at < bytes && *fit && !st;) {
         size_t n = bytes - at < HEADER_MAX ? (size_t)(bytes - at) : HEADER_MAX;
-        uint32_t size = read_at(b->fd, h, n, at) ? member_size(h, n) : 0;
+        uint32_t size = file_read_at(b->fd, h, n, at) ? member_size(h, n) : 0;
         *fit = size > HEADER + TAIL && size <= bytes - at &&
-               read_at(b->fd, tail, TAIL, at + size - TAIL);
+               file_read_at(b->fd, tail, TAIL, at + size - TAIL);
         if (*fit)
             st = place_add(b, (struct place){.at = at, .n = size}, number_at(tail, 4), fit, err);
         at += size;
@@ -228,7 +215,7 @@ enum heed_status blocks_open(struct blocks **out, int fd, const char *path, stru
     b->fd = fd;
     enum heed_status st = HEED_OK;
     if (fstat(fd, &info) != 0) st = error_errno(err, "cannot read %s", path);
-    b->xz = !st && read_at(fd, &first, 1, 0) && first == 0xfd;
+    b->xz = !st && file_read_at(fd, &first, 1, 0) && first == 0xfd;
     if (!st && b->xz) st = xz_find(b, info.st_size, &fit, err);
     if (!st && !b->xz) st = bgzip_find(b, info.st_size, &fit, err);
     if (st || !fit || b->n == 0) {
@@ -285,7 +272,7 @@ enum heed_status blocks_decode(const struct blocks *b, long i, char *out, struct
     const struct place *p = &b->place[i];
     uint8_t *in = malloc(p->n);
     if (!in) return error_memory(err, p->n, "a block of compressed text");
-    bool good = read_at(b->fd, in, p->n, p->at);
+    bool good = file_read_at(b->fd, in, p->n, p->at);
     size_t n = blocks_length(b, i);
     good = good && (b->xz ? xz_decode(p, in, out, n) : gzip_decode(p, in, out, n));
     free(in);
