@@ -150,11 +150,11 @@ static enum heed_status shared_open(struct batch_shared *s, const struct batch_o
                                     struct heed_error *err)
 {
     const struct crew_options crew = {o->tokenizer, o->subword_dropout, o->threads};
-    bool fits = true;
+    bool fits = !o->shuffle;
     enum heed_status st = crew_open(&s->crew, &crew, err);
-    if (!st && o->shuffle) st = corpus_fits(o, &fits, err);
-    bool drawn = o->shuffle && (!fits || shards_of(o) > 1 || is_weighted(&o->corpus));
-    if (st || !drawn) return st;
+    if (!st && o->shuffle && shards_of(o) == 1 && !is_weighted(&o->corpus))
+        st = corpus_fits(o, &fits, err);
+    if (st || fits) return st;
     const struct shuffle_options shuffle = {.corpus = o->corpus,
                                             .index = o->index,
                                             .shards = shards_of(o),

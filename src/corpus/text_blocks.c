@@ -8,7 +8,6 @@
  */
 #include "corpus/text_blocks.h"
 
-#include <errno.h>
 #include <lzma.h>
 #include <stdlib.h>
 #include <string.h>
