@@ -264,7 +264,9 @@ enum heed_event_kind {
     HEED_EVENT_ROLLBACK, /* several skips in a row: back to the last good checkpoint */
     HEED_EVENT_VALID,    /* validation finished */
     HEED_EVENT_SAVE,     /* a checkpoint is on disk */
-    HEED_EVENT_DONE      /* last event of a run that ends well, interrupted or not */
+    HEED_EVENT_DONE,     /* last event of a run that ends well, interrupted or not */
+    HEED_EVENT_INDEX /* before the start, now and then: large text is searched for its lines, and
+                      * `indexed` says how far; not in log.jsonl */
 };
 
 /* What a step asked of an expert. A choice is a token sent to an expert, so a token has as many
@@ -297,7 +299,8 @@ struct heed_event {
      * two */
     int64_t source_tokens, target_tokens;
     double flops;
-    double waited; /* seconds of the step in which this rank waited for others */
+    double waited;  /* seconds of the step in which this rank waited for others */
+    double indexed; /* HEED_EVENT_INDEX: part of the text that is done, 0 to 1 */
     double nll, perplexity, bleu, chrf; /* HEED_EVENT_VALID; the scores are < 0 when not computed */
     bool best;                          /* HEED_EVENT_VALID: the best so far */
     const char *text;                   /* a sentence for a person, or NULL */

@@ -61,7 +61,7 @@ static struct files *open_text(void)
     const char *name = file_text;
     struct heed_corpus c = {.src = &name, .n = 1};
     struct files *f = NULL;
-    if (files_open(&f, &c, dir_index, 1, &err)) must(false, err.text);
+    if (files_open(&f, &c, dir_index, 1, NULL, &err)) must(false, err.text);
     return f;
 }
 

@@ -77,7 +77,7 @@ static struct files *open_files(const char *src, const char *tgt, const char *di
     struct heed_error err = {0};
     struct heed_corpus c = {.src = &src, .tgt = tgt ? &tgt : NULL, .n = 1};
     struct files *f;
-    if (files_open(&f, &c, dir, 3, &err)) fail_msg("%s", err.text);
+    if (files_open(&f, &c, dir, 3, NULL, &err)) fail_msg("%s", err.text);
     return f;
 }
 
@@ -134,6 +134,47 @@ static char *odd_text(size_t *len)
     fputs("last\tohne Zeilenende\r", f);
     fclose(f);
     return text;
+}
+
+/* ---- the making is watched ---- */
+
+struct seen {
+    int calls;
+    double part;
+};
+
+static void see(void *user, double part)
+{
+    struct seen *s = user;
+    assert_true(part > s->part && part <= 1);
+    s->part = part;
+    s->calls++;
+}
+
+/* An index that is there already is loaded without a word. */
+static void test_watch_is_told_how_far_the_index_is(void **state)
+{
+    (void)state;
+    enum { LINES = 500000 }; /* more than one span */
+    struct heed_error err = {0};
+    struct files *f;
+    char *text = NULL;
+    size_t len;
+    FILE *out = open_memstream(&text, &len);
+    for (int i = 0; i < LINES; i++)
+        fprintf(out, "%d a line of some length\tand its translation\n", i);
+    fclose(out);
+    put_freed("watched", (unsigned char *)text, &len);
+    const char *name = at("watched");
+    struct heed_corpus c = {.src = &name, .n = 1};
+    for (int again = 0; again < 2; again++) {
+        struct seen seen = {0};
+        struct index_watch watch = {see, &seen};
+        if (files_open(&f, &c, at("watched.index"), 1, &watch, &err)) fail_msg("%s", err.text);
+        files_free(f);
+        assert_int_equal(seen.calls > 1, !again);
+        assert_true(seen.part == !again);
+    }
 }
 
 static void test_random_access_gives_the_same_lines(void **state)
@@ -293,7 +334,7 @@ static void expect_error(const char *src, const char *tgt, const char *dir, cons
     struct heed_error err = {0};
     struct heed_corpus c = {.src = &src, .tgt = tgt ? &tgt : NULL, .n = 1};
     struct files *f = NULL;
-    assert_true(files_open(&f, &c, dir, 2, &err) != HEED_OK);
+    assert_true(files_open(&f, &c, dir, 2, NULL, &err) != HEED_OK);
     assert_null(f);
     if (!strstr(err.text, words)) fail_msg("\"%s\" lacks \"%s\"", err.text, words);
 }
@@ -359,6 +400,7 @@ static void test_change_is_noticed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_watch_is_told_how_far_the_index_is),
         cmocka_unit_test(test_random_access_gives_the_same_lines),
         cmocka_unit_test(test_unpacking),
         cmocka_unit_test(test_index_is_kept),

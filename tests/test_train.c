@@ -224,7 +224,7 @@ static void test_damaged_checkpoint(void **state)
 /* ---- what is kept, when it stops ---- */
 
 struct seen {
-    int count[HEED_EVENT_DONE + 1];
+    int count[HEED_EVENT_INDEX + 1];
     char text[512];
     struct heed_trainer *trainer;
     int stop_at;      /* step; 0: never */

@@ -91,6 +91,22 @@ static void show_step(struct progress *p, const struct heed_event *e)
     p->n = 0;
 }
 
+/* Text that is searched in a second or two needs no line. */
+static void show_indexed(struct progress *p, const struct heed_event *e)
+{
+    char line[64];
+    double wait = p->terminal ? 0.2 : 10;
+    double since = p->shown < 0 ? e->seconds - 1 : e->seconds - p->shown;
+    if (since < wait) return;
+    snprintf(line, sizeof line, "searching the text for its lines: %.0f%%", 100 * e->indexed);
+    if (p->terminal) {
+        draw(p, line);
+    } else {
+        say(p, "%s", line);
+    }
+    p->shown = e->seconds;
+}
+
 static void show_validation(struct progress *p, const struct heed_event *e)
 {
     char step[CLI_NUMBER_MAX], scores[2 * CLI_NUMBER_MAX] = "";
@@ -122,7 +138,11 @@ void progress_event(struct progress *p, const struct heed_event *e, bool stop)
     char step[CLI_NUMBER_MAX], time[CLI_NUMBER_MAX];
     cli_count(step, e->step);
     switch (e->kind) {
+    case HEED_EVENT_INDEX:
+        show_indexed(p, e);
+        break;
     case HEED_EVENT_START:
+        p->shown = -1;
         if (e->text) say(p, "%s", e->text);
         show_read(p, e, false);
         break;

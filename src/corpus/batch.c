@@ -160,7 +160,8 @@ static enum heed_status shared_open(struct batch_shared *s, const struct batch_o
                                             .shards = shards_of(o),
                                             .threads = crew_threads(s->crew),
                                             .text_bytes = drawn_bytes(o),
-                                            .seed = o->seed};
+                                            .seed = o->seed,
+                                            .watch = o->watch};
     return shuffle_open(&s->shuffle, &shuffle, err);
 }
 

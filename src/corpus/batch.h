@@ -21,6 +21,7 @@
 #ifndef HEED_CORPUS_BATCH_H
 #define HEED_CORPUS_BATCH_H
 #include "base/packed.h"
+#include "corpus/index.h"
 #include "heed.h"
 
 /* The place of the next batch. {0} is the beginning. */
@@ -42,6 +43,7 @@ struct batch_options {
                          * epoch, which together have every pair; 0 shards: 1 */
     const char *index;  /* directory for the index of the text; it is created where one is needed.
                          * NULL: the index is not kept */
+    struct index_watch watch;    /* of the making of the index */
     struct batch_shared *shared; /* NULL: the stream shares nothing */
     struct batch_cursor start;
 };

@@ -130,7 +130,7 @@ static enum heed_status file_ready(struct files *f, int i, const char *dir, stru
 }
 
 static enum heed_status index_get(struct files *f, const char *dir, int threads,
-                                  struct heed_error *err)
+                                  const struct index_watch *watch, struct heed_error *err)
 {
     char path[FILE_PATH_MAX];
     struct index_files list = {f->text, f->stamp, f->name, files_count(f)};
@@ -143,18 +143,18 @@ static enum heed_status index_get(struct files *f, const char *dir, int threads,
     if (!st && all) st = index_load(&f->index, path, &list, threads, err);
     if (st || f->index) return st;
     for (int i = 0; i < files_count(f) && !st; i++) st = file_ready(f, i, dir, err);
-    return st ? st : index_make(&f->index, path, &list, threads, err);
+    return st ? st : index_make(&f->index, path, &list, threads, watch, err);
 }
 
 /* Of several processes that open the same directory at once, one makes the index and the others
  * wait for it. Where the file system has no locks they do not, and each makes its own. */
 static enum heed_status index_get_alone(struct files *f, const char *dir, int threads,
-                                        struct heed_error *err)
+                                        const struct index_watch *watch, struct heed_error *err)
 {
     int lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (lock < 0) return error_errno(err, "cannot open directory %s", dir);
     while (flock(lock, LOCK_EX) != 0 && errno == EINTR) continue;
-    enum heed_status st = index_get(f, dir, threads, err);
+    enum heed_status st = index_get(f, dir, threads, watch, err);
     close(lock);
     return st;
 }
@@ -195,8 +195,9 @@ static struct files *files_new(const struct heed_corpus *c, struct heed_error *e
 }
 
 enum heed_status files_open(struct files **out, const struct heed_corpus *c, const char *dir,
-                            int threads, struct heed_error *err)
+                            int threads, const struct index_watch *watch, struct heed_error *err)
 {
+    static const struct index_watch nobody = {0};
     char temporary[] = P_tmpdir "/heed-index-XXXXXX";
     struct files *f = files_new(c, err);
     if (!f) return HEED_ENOMEM;
@@ -205,7 +206,7 @@ enum heed_status files_open(struct files **out, const struct heed_corpus *c, con
         st = file_mkdir(dir, err);
     else if (!mkdtemp(temporary))
         st = error_errno(err, "cannot create directory %s", temporary);
-    if (!st) st = index_get_alone(f, dir ? dir : temporary, threads, err);
+    if (!st) st = index_get_alone(f, dir ? dir : temporary, threads, watch ? watch : &nobody, err);
     if (!st) st = sides_check(f, err);
     if (!dir) file_remove_dir(temporary, NULL); /* the files stay until they are closed */
     if (st) {

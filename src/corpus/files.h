@@ -10,14 +10,16 @@
  */
 #ifndef HEED_CORPUS_FILES_H
 #define HEED_CORPUS_FILES_H
+#include "corpus/index.h"
 #include "corpus/pairs.h"
 #include "corpus/text.h"
 
 struct files;
 
-/* dir: where index and unpacked texts are kept; it is created. NULL: nothing is kept. */
+/* dir: where index and unpacked texts are kept; it is created. NULL: nothing is kept. watch: of the
+ * making of the index; NULL: nobody is told. */
 enum heed_status files_open(struct files **out, const struct heed_corpus *c, const char *dir,
-                            int threads, struct heed_error *err);
+                            int threads, const struct index_watch *watch, struct heed_error *err);
 void files_free(struct files *f);
 
 /* Of file i, or files i of source and target: how many pairs, and how many bytes of text. */

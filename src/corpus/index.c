@@ -85,6 +85,8 @@ struct making {
     struct text_block block[PARALLEL_MAX];
     char *piece[PARALLEL_MAX];
     int64_t bytes, lines; /* of the text file; lines that are appended */
+    int64_t before, all;  /* bytes of the files before it, and of all of them */
+    struct index_watch watch;
     int fd;
     const char *path;
     uint32_t crc; /* of all offsets that are appended */
@@ -165,6 +167,9 @@ static void span_run(void *arg, int thread, long span)
     if (!atomic_load(&m->failed)) st = span_search(m, thread, &found, from, to, &err);
     span_append(m, span, &found, st, &err);
     free(found.v);
+    /* Thread 0 is the one that called parallel_run. The spans up to this one are appended. */
+    if (thread == 0 && m->watch.done)
+        m->watch.done(m->watch.user, (double)(m->before + to) / (double)m->all);
 }
 
 /* Appends the offsets of one file. */
@@ -212,16 +217,18 @@ static enum heed_status head_write(const struct index *x, uint32_t crc, struct h
 
 /* Writes the whole index to x->fd, which is empty. */
 static enum heed_status index_write(struct index *x, const struct index_files *f, int threads,
-                                    struct heed_error *err)
+                                    const struct index_watch *watch, struct heed_error *err)
 {
-    struct making m = {.fd = x->fd, .path = x->path};
+    struct making m = {.fd = x->fd, .path = x->path, .watch = *watch};
     pthread_mutex_init(&m.lock, NULL);
     pthread_cond_init(&m.changed, NULL);
     atomic_init(&m.failed, false);
+    for (int i = 0; i < f->n; i++) m.all += x->entry[i].bytes;
     enum heed_status st = head_write(x, 0, err); /* keeps its place */
     for (int i = 0; i < f->n && !st; i++) {
         m.text = f->text[i];
         st = file_make(&m, &x->entry[i], threads, err);
+        m.before += x->entry[i].bytes;
         if (!st && x->entry[i].lines == 0)
             st = error_set(err, HEED_EFORMAT, "%s is empty", f->name[i]);
         if (!st) st = text_unchanged(f->text[i], err);
@@ -350,7 +357,7 @@ enum heed_status index_load(struct index **out, const char *path, const struct i
 
 /* There is no fsync: an index that a crash leaves incomplete does not pass its checks. */
 enum heed_status index_make(struct index **out, const char *path, const struct index_files *f,
-                            int threads, struct heed_error *err)
+                            int threads, const struct index_watch *watch, struct heed_error *err)
 {
     char temporary[FILE_PATH_MAX];
     struct index *x = index_new(path, f, err);
@@ -360,7 +367,7 @@ enum heed_status index_make(struct index **out, const char *path, const struct i
         x->fd = open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     enum heed_status st = HEED_OK;
     if (x->fd < 0) st = error_errno(err, "cannot write %s", path);
-    if (!st && (st = index_write(x, f, threads, err))) unlink(temporary);
+    if (!st && (st = index_write(x, f, threads, watch, err))) unlink(temporary);
     if (!st && rename(temporary, path) != 0) st = error_errno(err, "cannot write %s", path);
     if (st) {
         index_free(x);

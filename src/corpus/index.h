@@ -22,13 +22,19 @@ struct index_files {
     int n;
 };
 
+/* Is told now and then how much of the text is done, 0 to 1, by the thread that called. */
+struct index_watch {
+    void (*done)(void *user, double part); /* NULL: nobody is told */
+    void *user;
+};
+
 /* Opens the index at path. *out is NULL where there is none, or none that is whole and about these
  * files as they are now. */
 enum heed_status index_load(struct index **out, const char *path, const struct index_files *f,
                             int threads, struct heed_error *err);
 /* Makes the index and opens it. */
 enum heed_status index_make(struct index **out, const char *path, const struct index_files *f,
-                            int threads, struct heed_error *err);
+                            int threads, const struct index_watch *watch, struct heed_error *err);
 void index_free(struct index *x);
 
 /* How many lines file i has: those that input_line would give. */

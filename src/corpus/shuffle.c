@@ -80,7 +80,7 @@ enum heed_status shuffle_open(struct shuffle **out, const struct shuffle_options
     enum heed_status st = HEED_OK;
     if (!s->part || !s->first || !s->reader)
         st = error_memory(err, (size_t)o->threads * sizeof *s->reader, "a shuffled corpus");
-    if (!st) st = files_open(&s->files, &o->corpus, o->index, o->threads, err);
+    if (!st) st = files_open(&s->files, &o->corpus, o->index, o->threads, &o->watch, err);
     if (!st) st = parts_set(s, err);
     if (!st && !(s->draw = malloc((size_t)s->pool_pairs * sizeof *s->draw)))
         st = error_memory(err, (size_t)s->pool_pairs * sizeof *s->draw, "a pool");

@@ -11,6 +11,7 @@
 #ifndef HEED_CORPUS_SHUFFLE_H
 #define HEED_CORPUS_SHUFFLE_H
 #include "corpus/crew.h"
+#include "corpus/index.h"
 
 struct shuffle_options {
     struct heed_corpus corpus;
@@ -19,6 +20,7 @@ struct shuffle_options {
     int threads;       /* those of the crew that tokenizes */
     size_t text_bytes; /* of a pool, roughly */
     uint64_t seed;
+    struct index_watch watch;
 };
 
 struct shuffle;

@@ -254,6 +254,14 @@ static enum heed_status open_state(struct heed_trainer *t, const struct recipe *
 
 /* ---- data ---- */
 
+static void on_indexed(void *user, double part)
+{
+    struct heed_trainer *t = user;
+    struct heed_event e = trainer_event(t, HEED_EVENT_INDEX);
+    e.indexed = part;
+    if (t->o.event) t->o.event(t->o.user, &e);
+}
+
 /* Rank 0 opens the text before the others, so that its index is made once. */
 static enum heed_status open_text(struct heed_trainer *t, const struct batch_options *b,
                                   struct heed_error *err)
@@ -282,7 +290,8 @@ static enum heed_status open_batches(struct heed_trainer *t, struct heed_error *
                               .seed = o->seed,
                               .subword_dropout = o->subword_dropout,
                               .shuffle = true,
-                              .index = index};
+                              .index = index,
+                              .watch = {on_indexed, t}};
     s = open_text(t, &b, err);
     b.shared = t->text;
     for (int i = 0; i < t->shards && !s; i++) {
