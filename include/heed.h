@@ -299,8 +299,9 @@ struct heed_event {
      * two */
     int64_t source_tokens, target_tokens;
     double flops;
-    double waited;  /* seconds of the step in which this rank waited for others */
-    double indexed; /* HEED_EVENT_INDEX: part of the text that is done, 0 to 1 */
+    double waited;      /* seconds of the step in which this rank waited for others */
+    double text_waited; /* ... and in which it waited for text: see docs/file-formats.md */
+    double indexed;     /* HEED_EVENT_INDEX: part of the text that is done, 0 to 1 */
     double nll, perplexity, bleu, chrf; /* HEED_EVENT_VALID; the scores are < 0 when not computed */
     bool best;                          /* HEED_EVENT_VALID: the best so far */
     const char *text;                   /* a sentence for a person, or NULL */

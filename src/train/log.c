@@ -92,6 +92,7 @@ enum heed_status log_event(struct log *l, const struct heed_event *e, struct hee
         json_object_set_new(j, "target_tokens", json_integer(e->target_tokens));
         json_object_set_new(j, "flops", number(e->flops));
         json_object_set_new(j, "tokens_s", number(e->tokens_s));
+        json_object_set_new(j, "text_waited", number(e->text_waited));
         if (e->waited > 0) json_object_set_new(j, "waited", number(e->waited));
         if (e->expert && e->step % EXPERTS_EVERY == 0) {
             json_object_set_new(j, "expert_share", experts(e, false));

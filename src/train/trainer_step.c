@@ -29,7 +29,9 @@ static enum heed_status fetch(struct heed_trainer *t, int shard, struct heed_err
 {
     const struct packed *b;
     if (t->ahead.target_tokens) return HEED_OK;
+    double began = trainer_now();
     enum heed_status s = batch_next(t->shard[shard].batches, &b, &t->after_ahead, err);
+    t->text_waited += trainer_now() - began;
     if (s) return s;
     run_ahead(t->run, b);
     t->ahead = (struct work){b->rows_src, b->rows_tgt, model_flops(&t->o.config, b)};
@@ -288,7 +290,8 @@ static void event_experts(const struct heed_trainer *t, struct heed_event *e)
 
 enum heed_status trainer_step(struct heed_trainer *t, struct heed_error *err)
 {
-    double began = trainer_now(), waited = t->cluster ? t->cluster->waited : 0;
+    double began = trainer_now(), text_before = t->text_waited;
+    double waited = t->cluster ? t->cluster->waited : 0;
     struct outcome out = {0};
     t->at.step++;
     if (t->load) memset(t->load, 0, (size_t)trainer_experts(t) * sizeof *t->load);
@@ -303,6 +306,7 @@ enum heed_status trainer_step(struct heed_trainer *t, struct heed_error *err)
     e.target_tokens = out.work.target_tokens;
     e.flops = out.work.flops;
     e.waited = t->cluster ? t->cluster->waited - waited : 0;
+    e.text_waited = t->text_waited - text_before;
     event_experts(t, &e);
     return after_update(t, &e, &out.update, err);
 }
