@@ -299,8 +299,8 @@ struct heed_event {
      * two */
     int64_t source_tokens, target_tokens;
     double flops;
-    double waited;      /* seconds of the step in which this rank waited for others */
-    double text_waited; /* ... and in which it waited for text: see docs/file-formats.md */
+    double waited;      /* seconds of the step in which this rank or its device waited for others */
+    double text_waited; /* ... and in which this rank waited for text: see docs/file-formats.md */
     double indexed;     /* HEED_EVENT_INDEX: part of the text that is done, 0 to 1 */
     double nll, perplexity, bleu, chrf; /* HEED_EVENT_VALID; the scores are < 0 when not computed */
     bool best;                          /* HEED_EVENT_VALID: the best so far */
@@ -380,6 +380,23 @@ HEED_API enum heed_status heed_cluster_hand_out(struct heed_cluster *c,
                                                 const struct heed_handout *h,
                                                 struct heed_error *err);
 
+/* Which way gradients and parameters go between ranks that train on GPUs. Ranks that train on CPUs
+ * exchange them by MPI, and know "auto" and "host" alone. */
+enum heed_link {
+    HEED_LINK_AUTO, /* "auto": by NCCL where every rank has a GPU of its own and NCCL can be opened
+                     * on all of them; otherwise as "host" */
+    HEED_LINK_HOST, /* "host": through the memory of the hosts, by MPI, after backward */
+    HEED_LINK_NCCL  /* "nccl": from GPU to GPU by NCCL, while backward goes on, also where ranks
+                     * share a GPU; an error where NCCL cannot be opened */
+};
+
+/* The order in which the gradients of ranks are added. */
+enum heed_sum {
+    HEED_SUM_EXACT, /* "exact": that of the shards; the weights do not depend on the ranks */
+    HEED_SUM_FAST   /* "fast": one that NCCL chooses; the weights depend on the number of ranks and
+                     * on how they are connected. Needs NCCL */
+};
+
 struct heed_train_options {
     struct heed_corpus train, valid; /* valid.n == 0: no validation */
     const char *vocab;               /* SentencePiece model file */
@@ -395,6 +412,8 @@ struct heed_train_options {
      * or with a cluster 8 or the number of ranks if that is larger. */
     int shards;
     struct heed_cluster *cluster; /* NULL: this process trains alone */
+    enum heed_link link;          /* which way ranks exchange gradients */
+    enum heed_sum sum;            /* how they add them */
     int warmup;                   /* steps */
     float peak_lr;                /* 0: the paper's D^-0.5 * warmup^-0.5 */
     enum heed_schedule schedule;
@@ -412,9 +431,9 @@ struct heed_train_options {
     int64_t save_every;         /* steps; 0: only at the end */
     int keep;                   /* newest checkpoints kept, besides the best */
     /* Go on from the newest checkpoint in out, or, if that is damaged, from the one before. Only
-     * steps, valid_every, valid_bleu, patience, save_every, keep and event may differ from what the
-     * run began with, and valid_tokenize unless best_by is HEED_BEST_BLEU; validation text may be
-     * new to the run. */
+     * steps, valid_every, valid_bleu, patience, save_every, keep, link, sum and event may differ
+     * from what the run began with, and valid_tokenize unless best_by is HEED_BEST_BLEU; validation
+     * text may be new to the run. */
     bool resume;
     void (*event)(void *user, const struct heed_event *e); /* may be NULL */
     void *user;

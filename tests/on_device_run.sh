@@ -1,12 +1,14 @@
 #!/bin/sh
 # run.sh - the tests and benchmarks of the archive that on_device.sh made, on a machine with a GPU.
 #
-# usage: run.sh [tests] [bench] [choices] [variants] [variants-bleu] [length] [translate] [memcheck]
-#              [racecheck]
+# usage: run.sh [tests] [bench] [choices] [variants] [variants-bleu] [length] [translate] [cluster]
+#              [memcheck] [racecheck]
 #        run.sh part memcheck|racecheck PROGRAM [TESTS]     (default: tests bench)
 #
 # variants-bleu is recipes/variants/run.sh, which has the variables FORMS, SEEDS and STEPS. JOBS runs, 4
 # unless set, share the device. After LIMIT seconds, 560 unless set, it stops; called again it goes on.
+#
+# cluster is on_device_cluster.sh, in an archive with NCCL, where mpirun is installed; CLUSTER are its parts.
 #
 # DEVICE is the device, cuda:0 unless set. Exit status: the number of programs that failed.
 set -u
@@ -125,6 +127,11 @@ translate() {
     done
 }
 
+cluster() {
+    # shellcheck disable=SC2086 # one word a part
+    timeout -k 10 "${LIMIT:-570}" ./cluster.sh ${CLUSTER:-} || echo cluster >>"$out/failed"
+}
+
 # part TOOL PROGRAM [TESTS]: those of its tests under compute-sanitizer, kernel by kernel
 part() {
     name=$1_$2_$(echo "${3:-all}" | tr -d '*')
@@ -164,7 +171,7 @@ fi
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,memory.used --format=csv,noheader
 for what in "$@"; do
     case $what in
-    tests | bench | choices | variants | length | translate) $what ;;
+    tests | bench | choices | variants | length | translate | cluster) $what ;;
     variants-bleu) variants_bleu ;;
     memcheck) sanitizer memcheck 16 ;;
     racecheck) sanitizer racecheck 3 ;;

@@ -19,7 +19,7 @@
 
 struct train {
     struct training common;
-    const char *best_by;
+    const char *best_by, *link, *sum;
     bool valid_every_given, valid_tokenize_given, best_by_given;
     int dashboard; /* port of the page that shows the training; -1: none */
     /* while it runs */
@@ -74,6 +74,13 @@ static int check(struct train *t)
     if (o->train.n == 0) {
         return cli_misuse("train needs --pairs FILE, or --src FILE and --tgt FILE; "
                           "see heed train --help");
+    }
+    o->link = strcmp(t->link, "host") == 0   ? HEED_LINK_HOST
+              : strcmp(t->link, "nccl") == 0 ? HEED_LINK_NCCL
+                                             : HEED_LINK_AUTO;
+    o->sum = strcmp(t->sum, "fast") == 0 ? HEED_SUM_FAST : HEED_SUM_EXACT;
+    if (o->link == HEED_LINK_HOST && o->sum == HEED_SUM_FAST) {
+        return cli_misuse("--link host and --sum fast exclude each other: the fast sum is NCCL's");
     }
     o->best_by = strcmp(t->best_by, "bleu") == 0   ? HEED_BEST_BLEU
                  : strcmp(t->best_by, "chrf") == 0 ? HEED_BEST_CHRF
@@ -209,6 +216,18 @@ static void add_validation_options(struct option_table *table, struct train *t)
     options_add(table, option, sizeof option);
 }
 
+static void add_rank_options(struct option_table *table, struct train *t)
+{
+    const struct option option[] = {
+        {.help = "several processes on GPUs (mpirun, srun)"},
+        {"link", NULL, "how gradients are exchanged; nccl: GPU to GPU, host: through host memory",
+         .string = &t->link, .choices = "auto|host|nccl"},
+        {"sum", NULL, "exact: any number of processes gives the same model; fast: NCCL's order",
+         .string = &t->sum, .choices = "exact|fast"},
+    };
+    options_add(table, option, sizeof option);
+}
+
 static int parse(struct train *t, int argc, char **argv)
 {
     struct option_table table = {.n = 0};
@@ -218,6 +237,7 @@ static int parse(struct train *t, int argc, char **argv)
     training_optimization_options(&table, &t->common);
     add_validation_options(&table, t);
     training_machine_options(&table, &t->common);
+    add_rank_options(&table, t);
     const struct usage usage = {
         .command = "train",
         .summary = "train a translation model on parallel text",
@@ -228,6 +248,11 @@ static int parse(struct train *t, int argc, char **argv)
             "WEIGHT says how often an epoch reads each pair of one: news.tsv:2 twice, web.tsv:0.5\n"
             "every other time. With --src and --tgt it follows the source file. For text of more\n"
             "than 64 MB an index of its lines is kept in DIR/index.\n"
+            "Processes that mpirun or srun starts train one model together. Where each of them has "
+            "a\n"
+            "GPU of its own, --link auto is nccl, otherwise host; --link nccl lets them share a "
+            "GPU,\n"
+            "which NCCL accepts with NCCL_MULTI_RANK_GPU_ENABLE=1 in the environment.\n"
             "Ctrl-C, SIGTERM and SIGHUP save a checkpoint, print the command to go on with, and "
             "end\n"
             "the training; a second Ctrl-C, at least a second later, ends it at once.",
@@ -242,7 +267,7 @@ static int parse(struct train *t, int argc, char **argv)
 
 int cmd_train(int argc, char **argv)
 {
-    struct train t = {.best_by = "nll", .dashboard = -1};
+    struct train t = {.best_by = "nll", .link = "auto", .sum = "exact", .dashboard = -1};
     training_init(&t.common);
     int code = parse(&t, argc, argv);
     if (code == OPTIONS_GO_ON) code = check(&t);

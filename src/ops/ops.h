@@ -328,6 +328,66 @@ struct op_time {
 
 struct graph; /* a captured sequence of ops; each backend defines its own */
 
+/* ---- links: transfers between the devices of the ranks of a job ---- */
+
+/* Names a device: the same bytes in all processes that use it, others for any other device of any
+ * host. */
+struct device_id {
+    unsigned char bytes[16];
+};
+
+/* What the ranks of one link open it with. Rank 0 makes it and hands it to the others. */
+struct link_id {
+    char bytes[128];
+};
+
+/* What a backend says of itself before a link is opened. */
+struct link_info {
+    struct device_id device;
+    char library[32]; /* name and version, for a person */
+};
+
+enum link_kind {
+    LINK_SEND,    /* x is sent to `rank`, which receives as many bytes from this one */
+    LINK_RECEIVE, /* x is received from `rank` */
+    LINK_SUM      /* x on `rank` becomes the sum of x of all ranks, added in an order that is up to
+                   * the library; every rank has this part, and keeps its x unless it is `rank` */
+};
+
+/* One transfer of a group. */
+struct link_part {
+    enum link_kind kind;
+    struct mat x; /* [1,n] n >= 1; F32 for LINK_SUM */
+    int rank;     /* not this one, but for LINK_SUM */
+};
+
+/* Order: load; then open on all ranks, with the id that make_id gave rank 0; move and wait; close.
+ *
+ * Transfers go on beside the ops that are called after them. A group of transfers begins when all
+ * ops that were called before it are done and the group before it is complete. All ranks call move
+ * in the same order, with groups that fit each other. Like ops, move and wait never wait for the
+ * device; an error of a transfer comes out of sync. */
+struct link_ops {
+    /* Loads the library that moves bytes between devices. HEED_EUNSUPPORTED where there is none. */
+    enum heed_status (*load)(struct backend *be, struct link_info *out, struct heed_error *err);
+    enum heed_status (*make_id)(struct backend *be, struct link_id *out, struct heed_error *err);
+    /* Waits until all ranks have called it. A backend has one link at a time. */
+    enum heed_status (*open)(struct backend *be, const struct link_id *id, int rank, int ranks,
+                             struct heed_error *err);
+    /* Waits for the transfers and for the other ranks of the host to close theirs. With `abandon`
+     * it waits for nothing, and transfers that are under way may be left half done. Closes nothing
+     * where no link is open. */
+    void (*close)(struct backend *be, bool abandon);
+    /* Begins a group of n transfers. Until a wait that is called later, no op may write what is
+     * sent, nor use what is received or summed. */
+    void (*move)(struct backend *be, const struct link_part *part, int n);
+    /* The ops that are called after it wait for all transfers. */
+    void (*wait)(struct backend *be);
+    /* Seconds in which the device had nothing to compute because of wait, since the link was
+     * opened; up to the last sync. */
+    double (*waited)(struct backend *be);
+};
+
 /* How much of a block of memory its owner will touch. Of a block that is used in part, the pages
  * that are never touched should take no memory. */
 enum use { USED_WHOLE, USED_IN_PART };
@@ -342,7 +402,7 @@ enum use { USED_WHOLE, USED_IN_PART };
  * - attend_linear, its backward, linear_state and attend_state, for linear attention;
  * - route, dispatch, experts_linear and combine, and experts_linear_bwd and route_bwd, for a
  * mixture of experts;
- * - note, graph capture and measuring.
+ * - links between devices, note, graph capture and measuring.
  * A backend that lacks an activation says so in `activations`, and one that computes only the
  * paper's attention in `attend_forms`. When a model is opened,
  * model/needs.c compares what its configuration needs with this table and answers with a sentence
@@ -534,6 +594,8 @@ struct ops {
     /* Runs the captured ops on the memory they were called with, whatever it holds now. */
     void (*graph_launch)(struct backend *be, struct graph *g);
     void (*graph_free)(struct backend *be, struct graph *g);
+
+    const struct link_ops *link; /* NULL: devices of this kind have no links */
 
     /* measuring; NULL where the device is the CPU */
 

@@ -2,8 +2,11 @@
  * exchange.c - sums of gradients over shards and ranks; see exchange.h.
  *
  * The gradients of a rank's shards are computed one after the other. spare[l] holds the sum of 2^l
- * of them that waits for its sibling in the tree, like the bits of a counter. Where the memory of
- * the device is not that of the host, gradients and parameters go through arrays in host memory,
+ * of them that waits for its sibling in the tree, like the bits of a counter.
+ *
+ * Over a link, each span of the gradient is a group of transfers: the slices of the other ranks are
+ * sent to them, and the own slices of their gradients arrive. Without a link, and where the memory
+ * of the device is not that of the host, gradients and parameters go through arrays in host memory,
  * and nothing is sent before the last backward is done.
  */
 #include "train/exchange.h"
@@ -21,11 +24,14 @@ struct exchange {
     struct heed_cluster *cluster;
     const struct slices *slices;
     struct run *run;
+    struct exchange_options o;
+    struct link_part *part; /* [2 * ranks] a group of transfers; NULL: there is no link */
     int levels;
     void *spare[LEVELS_MAX]; /* gradients, see above */
     void *first;             /* the gradient that the run was opened with */
-    char *landing;           /* in host memory: the own slices of the other ranks' gradients */
-    char *arrived;           /* the same on the device */
+    char *landing;           /* in host memory: the own slices of the other ranks' gradients; not
+                              * with a link */
+    char *arrived;           /* the same on the device; not where the link adds */
     char *mirror;            /* [n] gradients, then parameters, in host memory; NULL: not needed */
     struct transfers receive[SPANS_MAX], send;
     struct mat sum[SPANS_MAX];
@@ -60,7 +66,7 @@ static bool is_last(const struct exchange *x, int shard)
 /* Whether slices are sent while backward goes on. */
 static bool overlaps(const struct exchange *x)
 {
-    return x->slices->ranks > 1 && !x->mirror;
+    return x->o.link || (x->slices->ranks > 1 && !x->mirror);
 }
 
 /* ---- gradients among ranks ---- */
@@ -102,12 +108,50 @@ static enum heed_status send_gradient(struct exchange *x, const char *gradient, 
     return status;
 }
 
+static void add_part(struct exchange *x, int *n, enum link_kind kind, struct mat m, int rank)
+{
+    if (m.cols) x->part[(*n)++] = (struct link_part){kind, m, rank};
+}
+
+/* The same over the link, and the own slices of the others' gradients arrive. */
+static int slices_to_move(struct exchange *x, int span)
+{
+    const struct slices *s = x->slices;
+    struct mat all = {.p = x->arrived, .type = x->run->grad.type};
+    int n = 0;
+    for (int i = 1; i < s->ranks; i++) {
+        int to = (s->rank + i) % s->ranks, from = (s->rank + s->ranks - i) % s->ranks;
+        struct span theirs = slices_of(s, span, to);
+        add_part(x, &n, LINK_SEND, slices_mat(x->run->grad, theirs.at, theirs.n), to);
+        add_part(x, &n, LINK_RECEIVE, slices_mat(all, landing_at(s, span, from), s->part[span].n),
+                 from);
+    }
+    return n;
+}
+
+/* Each owner gets the sum of its slice instead, in its own gradient. */
+static int slices_to_sum(struct exchange *x, int span)
+{
+    int n = 0;
+    for (int i = 0; i < x->slices->ranks; i++) {
+        struct span slice = slices_of(x->slices, span, i);
+        add_part(x, &n, LINK_SUM, slices_mat(x->run->grad, slice.at, slice.n), i);
+    }
+    return n;
+}
+
 static void span_is_final(void *user, int span)
 {
     struct exchange *x = user;
     if (x->status) return;
-    cluster_busy(x->cluster, true);
     fold(x, x->levels, x->slices->span[span].at, x->slices->span[span].n);
+    if (x->o.link) {
+        struct backend *be = x->run->be;
+        int n = x->o.fast ? slices_to_sum(x, span) : slices_to_move(x, span);
+        be->op->link->move(be, x->part, n);
+        return;
+    }
+    cluster_busy(x->cluster, true);
     x->status = send_gradient(x, x->run->grad.p, span, &x->err);
 }
 
@@ -126,7 +170,7 @@ enum heed_status exchange_begin(struct exchange *x, int shard, struct heed_error
     struct backend *be = x->run->be;
     be->op->zero(be, x->run->grad.p, x->run->p->n * element(x));
     x->status = HEED_OK;
-    if (!is_last(x, shard) || x->slices->ranks == 1) return HEED_OK;
+    if (!is_last(x, shard) || x->slices->ranks == 1 || x->o.link) return HEED_OK;
     return expect_gradients(x, err);
 }
 
@@ -159,6 +203,8 @@ static void sum_ranks(struct exchange *x, int span)
     const struct flat_part *own = &s->part[span];
     struct mat all = {.p = x->arrived, .type = x->run->grad.type};
     struct mat mine = slices_mat(x->run->grad, own->at, own->n);
+    x->sum[span] = mine;
+    if (x->o.fast) return;
     for (int d = 1; d < s->ranks; d *= 2)
         for (int r = 0; r < s->ranks; r += 2 * d) {
             struct mat v[2];
@@ -168,7 +214,7 @@ static void sum_ranks(struct exchange *x, int span)
             }
             be->op->accumulate(be, v[0], v[1]);
         }
-    x->sum[span] = s->rank == 0 ? mine : slices_mat(all, landing_at(s, span, 0), own->n);
+    if (s->rank) x->sum[span] = slices_mat(all, landing_at(s, span, 0), own->n);
 }
 
 enum heed_status exchange_sum(struct exchange *x, const struct mat **sum, struct heed_error *err)
@@ -176,17 +222,19 @@ enum heed_status exchange_sum(struct exchange *x, const struct mat **sum, struct
     const struct slices *s = x->slices;
     struct backend *be = x->run->be;
     enum heed_status status = HEED_OK;
+    bool messages = s->ranks > 1 && !x->o.link;
     *sum = x->sum;
+    if (x->o.link) be->op->link->wait(be);
     for (int i = s->spans - 1; i >= 0 && !status; i--) {
         size_t others = (size_t)(s->ranks - 1) * element(x);
         size_t at = others * s->part[i].to, bytes = others * s->part[i].n;
-        if (s->ranks > 1) status = cluster_wait(x->cluster, &x->receive[i], err);
+        if (messages) status = cluster_wait(x->cluster, &x->receive[i], err);
         if (status || !s->part[i].n) continue;
         if (x->mirror) be->op->upload(be, x->arrived + at, x->landing + at, bytes);
         sum_ranks(x, i);
     }
-    if (!status && s->ranks > 1) status = cluster_wait(x->cluster, &x->send, err);
-    cluster_busy(x->cluster, false);
+    if (!status && messages) status = cluster_wait(x->cluster, &x->send, err);
+    if (messages) cluster_busy(x->cluster, false);
     return status;
 }
 
@@ -233,11 +281,34 @@ static enum heed_status send_slices(struct exchange *x, const struct gathered *a
     return status;
 }
 
+/* The same over the link. Ops that are called later find the parameters of all ranks. */
+static void move_slices(struct exchange *x, const struct gathered *a)
+{
+    const struct slices *s = x->slices;
+    struct backend *be = x->run->be;
+    for (int i = 0; i < s->spans; i++) {
+        struct span own = gathered_slice(x, a, i, s->rank);
+        int n = 0;
+        for (int k = 1; k < s->ranks; k++) {
+            int to = (s->rank + k) % s->ranks, from = (s->rank + s->ranks - k) % s->ranks;
+            struct span theirs = gathered_slice(x, a, i, from);
+            add_part(x, &n, LINK_SEND, slices_mat(a->m, own.at, own.n), to);
+            add_part(x, &n, LINK_RECEIVE, slices_mat(a->m, theirs.at, theirs.n), from);
+        }
+        be->op->link->move(be, x->part, n);
+    }
+    be->op->link->wait(be);
+}
+
 static enum heed_status gather(struct exchange *x, const struct gathered *a, struct heed_error *err)
 {
     const struct slices *s = x->slices;
     struct backend *be = x->run->be;
     size_t size = type_size(a->m.type);
+    if (x->o.link) {
+        move_slices(x, a);
+        return HEED_OK;
+    }
     if (!x->mirror) return send_slices(x, a, a->m.p, err);
     for (int i = 0; i < s->spans; i++) {
         struct span own = gathered_slice(x, a, i, s->rank);
@@ -301,25 +372,30 @@ static enum heed_status take_memory(struct exchange *x, struct heed_error *err)
     enum heed_status s = HEED_OK;
     for (int l = 0; l < x->levels && !s; l++)
         s = be->op->alloc(be, &x->spare[l], whole, USED_WHOLE, err);
-    if (s || x->slices->ranks == 1) return s;
+    if (s) return s;
+    size_t parts = 2 * (size_t)x->slices->ranks * sizeof *x->part;
+    if (x->o.link && !(x->part = malloc(parts))) return error_memory(err, parts, "gradients");
+    if (x->slices->ranks == 1 || x->o.fast) return HEED_OK;
     void *arrived = NULL;
     s = be->op->alloc(be, &arrived, others, USED_WHOLE, err);
     if (s) return s;
     x->arrived = x->landing = arrived;
-    if (be->op->host) return HEED_OK;
+    if (be->op->host || x->o.link) return HEED_OK;
     x->landing = malloc(others + 1);
     x->mirror = malloc(whole);
     return x->landing && x->mirror ? HEED_OK : error_memory(err, whole + others, "gradients");
 }
 
 enum heed_status exchange_open(struct exchange **out, struct heed_cluster *c,
-                               const struct slices *slices, struct run *r, struct heed_error *err)
+                               const struct slices *slices, struct run *r,
+                               const struct exchange_options *o, struct heed_error *err)
 {
     struct exchange *x = calloc(1, sizeof *x);
     if (!x) return error_memory(err, sizeof *x, "an exchange of gradients");
     x->cluster = c;
     x->slices = slices;
     x->run = r;
+    x->o = *o;
     x->first = r->grad.p;
     x->watch = (struct gradient_watch){span_is_final, x};
     while (1 << x->levels < slices->units) x->levels++;
@@ -343,6 +419,7 @@ void exchange_free(struct exchange *x)
     be->op->free(be, x->arrived);
     if (x->landing != x->arrived) free(x->landing);
     free(x->mirror);
+    free(x->part);
     for (int i = 0; i < SPANS_MAX; i++) transfers_release(&x->receive[i]);
     transfers_release(&x->send);
     free(x);

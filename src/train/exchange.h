@@ -5,7 +5,9 @@
  * Sums have the form of a binary tree over the shards, ((0+1)+(2+3))+((4+5)+(6+7)), whatever the
  * number of ranks: a rank adds up the subtree of its own consecutive shards, and the owner of each
  * slice (slices.h) adds up the subtrees of all ranks. While the last backward of a rank goes on,
- * slices that are final are sent to their owners already.
+ * slices that are final are sent to their owners already: from device to device over a link, or by
+ * messages where the memory of the device is that of the host. Otherwise, and after the last
+ * backward, they go through host memory.
  *
  * Call order in a step: for each shard of this rank exchange_begin, its backwards (the last of the
  * last with exchange_watch), exchange_end; then exchange_sum; and once the own slices of the
@@ -19,9 +21,15 @@
 
 struct exchange;
 
+struct exchange_options {
+    bool link; /* over the link of the run's backend, which is open; false: by messages */
+    bool fast; /* with a link: the order of additions among ranks is up to the link */
+};
+
 /* slices, run and its parameters must outlive the exchange. */
 enum heed_status exchange_open(struct exchange **out, struct heed_cluster *c,
-                               const struct slices *slices, struct run *r, struct heed_error *err);
+                               const struct slices *slices, struct run *r,
+                               const struct exchange_options *o, struct heed_error *err);
 void exchange_free(struct exchange *x);
 
 /* Shards of this rank are counted from 0. */

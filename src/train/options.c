@@ -52,6 +52,8 @@ static enum heed_status check_whole(const struct heed_train_options *o, struct h
         {"train_length", o->train_length, 0, o->config.max_length},
         {"schedule", (int64_t)o->schedule, HEED_SCHEDULE_INVERSE_SQRT, HEED_SCHEDULE_CONSTANT},
         {"precision", (int64_t)o->precision, HEED_F32, HEED_BF16},
+        {"link", (int64_t)o->link, HEED_LINK_AUTO, HEED_LINK_NCCL},
+        {"sum", (int64_t)o->sum, HEED_SUM_EXACT, HEED_SUM_FAST},
         {"best_by", (int64_t)o->best_by, HEED_BEST_NLL, HEED_BEST_CHRF},
     };
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)

@@ -21,14 +21,16 @@
 /* Options that a resumed run may change, but that all ranks must share. */
 static char *other_options(const struct heed_train_options *o, const char *vocab)
 {
+    static const char *const link[] = {"auto", "host", "nccl"};
     enum { ROOM = 512 };
     char *text = malloc(ROOM);
     if (!text) return NULL;
     snprintf(text, ROOM,
              "vocabulary of %s\n--steps %lld\n--valid-every %lld\n--no-bleu %d\n--patience %d\n"
-             "--save-every %lld\n--keep %d\n--resume %d\n",
+             "--save-every %lld\n--keep %d\n--resume %d\n--link %s\n--sum %s\n",
              vocab, (long long)o->steps, (long long)o->valid_every, !o->valid_bleu, o->patience,
-             (long long)o->save_every, o->keep, o->resume);
+             (long long)o->save_every, o->keep, o->resume, link[o->link],
+             o->sum == HEED_SUM_FAST ? "fast" : "exact");
     return text;
 }
 

@@ -124,7 +124,7 @@ static int64_t pairs_of_text(const struct heed_trainer *t)
 
 static enum heed_status tell_start(struct heed_trainer *t, struct heed_error *err)
 {
-    char text[1024];
+    char text[2048];
     struct batch_counts n;
     enum heed_status s = pairs_read(t, &n, err);
     if (s) return s;
@@ -139,6 +139,7 @@ static enum heed_status tell_start(struct heed_trainer *t, struct heed_error *er
                         " (%lld with an empty side and %lld too long left out, %lld with invalid "
                         "UTF-8 mended)",
                         (long long)n.empty, (long long)n.longer, (long long)n.invalid);
+    if (*t->link.text) len += snprintf(text + len, sizeof text - len, "; %s", t->link.text);
     if (t->at.step)
         snprintf(text + len, sizeof text - len, "; going on from step %lld%s",
                  (long long)t->at.step, t->trouble);

@@ -13,6 +13,7 @@
 #include "ops/engine.h"
 #include "train/checkpoint.h"
 #include "train/exchange.h"
+#include "train/link.h"
 #include "train/log.h"
 #include "train/validate.h"
 
@@ -39,6 +40,7 @@ struct heed_trainer {
     struct parameters *p;
     struct run *run;
     struct slices slices;
+    struct link_choice link;   /* which way ranks exchange gradients */
     struct exchange *exchange; /* NULL: the run has one shard */
     struct optimizer *opt;
     struct expert_load *load;   /* [layers * experts] of the step; NULL: there are no experts */

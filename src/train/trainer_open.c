@@ -67,7 +67,21 @@ static enum heed_status open_exchange(struct heed_trainer *t, struct heed_error 
     t->reports = calloc(all, sizeof *t->reports);
     if (!t->report || !t->reports)
         return error_memory(err, (report + all) * sizeof *t->report, "the trainer");
-    return exchange_open(&t->exchange, t->cluster, &t->slices, t->run, err);
+    struct exchange_options o = {t->link.open, t->o.sum == HEED_SUM_FAST};
+    return exchange_open(&t->exchange, t->cluster, &t->slices, t->run, &o, err);
+}
+
+static enum heed_status open_link(struct heed_trainer *t, struct heed_error *err)
+{
+    struct link_wish wish = {t->o.link, t->o.sum};
+    return link_choose(&t->link, t->cluster, t->be, &wish, err);
+}
+
+/* Ranks that do not know of this rank's error may never do their part of a transfer. */
+static void close_link(struct heed_trainer *t)
+{
+    bool alone = t->cluster && t->cluster->failed && !t->cluster->shared;
+    if (t->link.open) t->be->op->link->close(t->be, alone);
 }
 
 static enum heed_status open_model(struct heed_trainer *t, struct heed_error *err)
@@ -349,6 +363,7 @@ static enum heed_status open_all(struct heed_trainer *t, struct heed_engine *e,
     if (!s) s = cluster_agree(c, open_directory(t, err), err);
     if (!s && cluster_ranks(c) > 1) s = trainer_same_run(t, &given, err);
     if (!s) s = cluster_agree(c, open_shards(t, err), err);
+    if (!s) s = cluster_agree(c, open_link(t, err), err);
     if (!s) s = cluster_agree(c, open_model(t, err), err);
     if (!s) s = train_options_recipe(&given, &t->o, err);
     s = cluster_agree(c, s, err);
@@ -391,6 +406,7 @@ struct heed_trainer *heed_trainer_open(struct heed_engine *e, const struct heed_
 void heed_trainer_free(struct heed_trainer *t)
 {
     if (!t) return;
+    close_link(t);
     /* Downloads that are under way write to memory that is freed below. */
     if (t->run) t->be->op->sync(t->be, NULL);
     for (int i = 0; i < t->shards && t->shard; i++) batch_free(t->shard[i].batches);

@@ -288,10 +288,17 @@ static void event_experts(const struct heed_trainer *t, struct heed_event *e)
     e->layers = all / experts;
 }
 
+/* Seconds of the run so far in which this rank waited for messages of others, and its device for
+ * transfers. */
+static double waited(const struct heed_trainer *t)
+{
+    return (t->cluster ? t->cluster->waited : 0) +
+           (t->link.open ? t->be->op->link->waited(t->be) : 0);
+}
+
 enum heed_status trainer_step(struct heed_trainer *t, struct heed_error *err)
 {
-    double began = trainer_now(), text_before = t->text_waited;
-    double waited = t->cluster ? t->cluster->waited : 0;
+    double began = trainer_now(), waited_before = waited(t), text_before = t->text_waited;
     struct outcome out = {0};
     t->at.step++;
     if (t->load) memset(t->load, 0, (size_t)trainer_experts(t) * sizeof *t->load);
@@ -305,7 +312,7 @@ enum heed_status trainer_step(struct heed_trainer *t, struct heed_error *err)
     e.source_tokens = out.work.source_tokens;
     e.target_tokens = out.work.target_tokens;
     e.flops = out.work.flops;
-    e.waited = t->cluster ? t->cluster->waited - waited : 0;
+    e.waited = waited(t) - waited_before;
     e.text_waited = t->text_waited - text_before;
     event_experts(t, &e);
     return after_update(t, &e, &out.update, err);

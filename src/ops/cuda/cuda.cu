@@ -103,7 +103,10 @@ static enum heed_status op_sync(struct backend *be, struct heed_error *err)
 {
     struct gpu *c = gpu_of(be);
     cudaSetDevice(c->device);
-    cuda_check(c, cudaStreamSynchronize(c->stream));
+    if (c->link)
+        link_sync(c);
+    else
+        cuda_check(c, cudaStreamSynchronize(c->stream));
     memory_deliver(c);
     struct heed_error failed = c->failed;
     c->failed.status = HEED_OK;
@@ -115,6 +118,7 @@ static void op_close(struct backend *be)
 {
     struct gpu *c = gpu_of(be);
     cudaSetDevice(c->device);
+    link_release(c);
     if (c->stream) cudaStreamSynchronize(c->stream);
     cuda_trace_close(c);
     blas_close(c->blas);
@@ -480,6 +484,7 @@ static const struct ops table = {
     .capture_end = cuda_capture_end,
     .graph_launch = cuda_graph_launch,
     .graph_free = cuda_graph_free,
+    .link = &cuda_links,
     .memory_used = op_memory_used,
     .trace = cuda_trace,
 };

@@ -6,7 +6,7 @@
  * and hopper.cu two products fused with activation and dropout; linear.cu, gate.cu, norm.cu,
  * embed.cu, rotate.cu, experts.cu, experts_linear.cu, loss.cu, adam.cu, decode.cu,
  * linear_attention.cu, linear_state.cu and attention.cu have the ops, the last with the kernels of
- * attention_*.cu.
+ * attention_*.cu; link_nccl.cu has the links to other devices.
  *
  * Every op enqueues its work on the stream and returns. Its only memory are its operands and the
  * scratch block, which is allocated when the device is opened. The stream runs ops in order, so one
@@ -33,6 +33,7 @@ enum {
 };
 
 struct blas;  /* blas.h */
+struct link;  /* link_nccl.cu */
 struct trace; /* trace.cu */
 
 /* Uploads are copied to page-locked memory first, so that the caller may change its own at once. A
@@ -68,7 +69,8 @@ struct gpu {
     struct pending pending[CUDA_PENDING];
     int pendings;
     struct blas *blas;
-    const char *op; /* name of the op that was called last, for errors */
+    struct link *link; /* NULL: its library was not loaded */
+    const char *op;    /* name of the op that was called last, for errors */
     struct heed_error failed;
     struct trace *trace; /* NULL: not measuring */
 };
@@ -93,6 +95,13 @@ static inline double mat_bytes(struct mat m)
 void cuda_mark(struct gpu *c, const char *name, double bytes, double flops);
 int cuda_trace(struct backend *be, struct op_time *out, int max); /* as ops.trace */
 void cuda_trace_close(struct gpu *c);
+/* link_nccl.cu, or link_none.cu in a build without NCCL */
+extern const struct link_ops cuda_links;
+/* Waits for the stream, as cudaStreamSynchronize does, but not for transfers that have failed. To
+ * be called where c->link is not NULL. */
+void link_sync(struct gpu *c);
+/* Closes the link without waiting for other ranks; c->link may be NULL. */
+void link_release(struct gpu *c);
 /* graph.cu: as in struct ops */
 bool cuda_capture_begin(struct backend *be);
 struct graph *cuda_capture_end(struct backend *be);
