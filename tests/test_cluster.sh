@@ -115,6 +115,8 @@ refused "rank 1 on host .*no-such-file" \
 fresh
 refused "rank 1 on host .*: device is 'none'" \
     "${mpi[@]}" -n 1 "${one[@]}" --out "$out" : -n 1 "${one[@]}" --out "$out" --device none
+refused "no option --wrong" "${mpi[@]}" -n 4 "${one[@]}" --out "$out" --wrong
+refused "no option --wrong" "${mpi[@]}" -n 1 "${one[@]}" --out "$out" : -n 1 "${one[@]}" --out "$out" --wrong
 refused "link is nccl, but the device 'cpu' has no NCCL" "${mpi[@]}" -n 2 "${one[@]}" --out "$out" --link nccl
 refused "sum is fast, which needs NCCL" "${mpi[@]}" -n 2 "${one[@]}" --out "$out" --sum fast
 refused "link is nccl, but the device 'cpu' has no NCCL" "${one[@]}" --out "$out" --link nccl

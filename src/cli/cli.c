@@ -40,9 +40,19 @@ int cli_failure(const char *format, ...)
     return CLI_FAILURE;
 }
 
+/* Ranks of a job are started with the same arguments, so all of them find the same mistake. The
+ * launcher ends the job when the first has said so; the others would only repeat it. */
+static void let_first_rank_speak(void)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    if (!rank) rank = getenv("SLURM_PROCID");
+    if (rank && atoi(rank) > 0) sleep(2);
+}
+
 int cli_misuse(const char *format, ...)
 {
     va_list ap;
+    let_first_rank_speak();
     va_start(ap, format);
     error_print(format, ap);
     va_end(ap);
