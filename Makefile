@@ -20,6 +20,7 @@
 #   make fuzz        long: fuzz each file format for FUZZ_SECONDS (clang)
 #   make test-web    the pages in headless Chromium, which is installed where there is none
 #   make test-cuda   the tests of the CUDA backend, on a machine with a GPU
+#   make test-arm64  long: cross-compiles for ARM64, and runs tests under QEMU's emulation
 #
 # Missing packages are installed first, with an announcement (scripts/setup.sh).
 
@@ -34,7 +35,8 @@ build = cmake --build $(1) --target $(2) -- $$([ -t 2 ] || echo --quiet)
 ctest = ctest --test-dir $(1) --output-on-failure --parallel 2
 clang = -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
 
-.PHONY: all tests demo demo-train check test lint asan tsan faults kills large slurm fuzz test-web test-cuda bench \
+.PHONY: all tests demo demo-train check test lint asan tsan faults kills large slurm fuzz test-web test-cuda \
+	test-arm64 bench \
 	install format clean
 
 all:
@@ -108,6 +110,14 @@ test-web: all
 
 test-cuda: tests
 	@ctest --test-dir build --output-on-failure --label-regex cuda --no-tests=error
+
+# The processor that QEMU emulates by default has all that heed uses; a Cortex-A57 has NEON alone.
+test-arm64:
+	@scripts/setup.sh arm64
+	@$(call configure,build/arm64,--toolchain cmake/aarch64.cmake)
+	@$(call build,build/arm64,all heed_tests)
+	@$(call ctest,build/arm64) --label-regex arm64 --no-tests=error
+	@QEMU_CPU=cortex-a57 $(call ctest,build/arm64) --label-regex kernels --no-tests=error
 
 # ---- the rest ----
 

@@ -1,5 +1,18 @@
 # Language, flags and sanitizers, the same for every target.
 
+if(NOT CMAKE_SIZEOF_VOID_P EQUAL 8)
+  message(FATAL_ERROR "heed needs a 64-bit target, because it maps files of any size; pointers of "
+                      "${CMAKE_SYSTEM_PROCESSOR} have ${CMAKE_SIZEOF_VOID_P} bytes.")
+endif()
+if(CMAKE_C_BYTE_ORDER STREQUAL "BIG_ENDIAN")
+  message(FATAL_ERROR "heed needs a little-endian target, because it uses the numbers of its files "
+                      "as they are; ${CMAKE_SYSTEM_PROCESSOR} is big-endian.")
+endif()
+set(HEED_ARM64 OFF)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  set(HEED_ARM64 ON)
+endif()
+
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()

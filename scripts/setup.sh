@@ -1,10 +1,11 @@
 #!/bin/sh
 # setup.sh - installs the packages that the build needs and this machine lacks, and says so.
 #
-# usage: setup.sh [build|clang|lint|web|slurm]
+# usage: setup.sh [build|clang|lint|web|slurm|arm64]
 #
 # build: all that is built and tested; clang: the second compiler; lint: the checks of the sources;
-# web: the browser that tests the pages, and what drives it; slurm: a scheduler for make slurm.
+# web: the browser that tests the pages, and what drives it; slurm: a scheduler for make slurm;
+# arm64: a cross compiler and an emulator, and in build/arm64-sysroot the libraries for make test-arm64.
 # Silent and quick when nothing is missing. Debian and Ubuntu: apt-get as root or through sudo;
 # without root, and on other systems, it prints one sentence that says what to install, and exits
 # with 1.
@@ -38,7 +39,7 @@ build)
     need cmake command -v cmake
     need ninja-build command -v ninja
     need pkg-config command -v pkg-config
-    need libdnnl-dev header oneapi/dnnl/dnnl.h
+    [ "$(uname -m)" = aarch64 ] || need libdnnl-dev header oneapi/dnnl/dnnl.h
     need libsentencepiece-dev pkg-config --exists sentencepiece
     need libicu-dev pkg-config --exists icu-i18n icu-uc
     need libjansson-dev pkg-config --exists jansson
@@ -71,13 +72,26 @@ slurm)
     need slurm-client command -v sbatch
     need munge command -v munged
     ;;
+arm64)
+    need g++-aarch64-linux-gnu command -v aarch64-linux-gnu-g++
+    need qemu-user command -v qemu-aarch64
+    need cmake command -v cmake
+    need ninja-build command -v ninja
+    need pkg-config command -v pkg-config
+    ;;
 *)
-    echo "usage: setup.sh [build|clang|lint|web|slurm]" >&2
+    echo "usage: setup.sh [build|clang|lint|web|slurm|arm64]" >&2
     exit 2
     ;;
 esac
 
-[ -n "$missing" ] || exit 0
+# What is done when all packages are installed.
+finish() {
+    [ "$1" != arm64 ] || exec "$(dirname "$0")/arm64_sysroot.sh" build/arm64-sysroot
+    exit 0
+}
+
+[ -n "$missing" ] || finish "${1:-build}"
 missing=${missing# }
 
 if ! command -v apt-get >/dev/null; then
@@ -104,3 +118,4 @@ if ! { apt update && apt install -y --no-install-recommends $missing; }; then
     echo "heed: apt-get could not install $missing; its own words are above." >&2
     exit 1
 fi
+finish "${1:-build}"

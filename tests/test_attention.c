@@ -29,7 +29,10 @@ enum { GAP = 5, MAX_SENTENCES = 16 };
 static const struct attend_kernels *isa_at(int i)
 {
     struct cpuid c = isa_read();
-    return i <= (int)isa_best(&c).level ? isa_kernels((enum isa_level)i)->attend : NULL;
+    enum isa_level best = isa_best(&c).level, level = ISA_BASELINE;
+    for (; level < ISA_LEVELS; level++)
+        if (isa_includes(best, level) && i-- == 0) return isa_kernels(level)->attend;
+    return NULL;
 }
 
 /* The parts of a backend that attention needs */

@@ -427,5 +427,6 @@ int main(void)
     device_or_skip();
     if (device_named()) return cmocka_run_group_tests(device_tests, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL) + run_held("cpu:avx512") +
-           run_held("cpu:avx2") + run_held("cpu:baseline");
+           run_held("cpu:avx2") + run_held("cpu:i8mm") + run_held("cpu:dotprod") +
+           run_held("cpu:baseline");
 }

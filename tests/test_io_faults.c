@@ -131,17 +131,17 @@ EXPORTED int close(int fd)
 
 EXPORTED int rename(const char *from, const char *to)
 {
-    return strikes(WRITES, CALLER) ? -1 : (int)syscall(SYS_rename, from, to);
+    return strikes(WRITES, CALLER) ? -1 : (int)syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to);
 }
 
 EXPORTED int link(const char *from, const char *to)
 {
-    return strikes(WRITES, CALLER) ? -1 : (int)syscall(SYS_link, from, to);
+    return strikes(WRITES, CALLER) ? -1 : (int)syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 
 EXPORTED int unlink(const char *path)
 {
-    return strikes(WRITES, CALLER) ? -1 : (int)syscall(SYS_unlink, path);
+    return strikes(WRITES, CALLER) ? -1 : (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
 }
 
 EXPORTED int unlinkat(int fd, const char *path, int flags)
@@ -151,12 +151,12 @@ EXPORTED int unlinkat(int fd, const char *path, int flags)
 
 EXPORTED int rmdir(const char *path)
 {
-    return strikes(WRITES, CALLER) ? -1 : (int)syscall(SYS_rmdir, path);
+    return strikes(WRITES, CALLER) ? -1 : (int)syscall(SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR);
 }
 
 EXPORTED int mkdir(const char *path, mode_t mode)
 {
-    return strikes(WRITES, CALLER) ? -1 : (int)syscall(SYS_mkdir, path, mode);
+    return strikes(WRITES, CALLER) ? -1 : (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
 }
 
 EXPORTED int flock(int fd, int how)

@@ -1,7 +1,7 @@
 /*
  * test_isa.c - the choice of an instruction set for processors that this machine need not have:
- * isa_best is a function of what CPUID says. Each case is what a processor, or a virtual machine on
- * one, reports.
+ * isa_best is a function of what CPUID says, or the kernel of ARM64. Each case is what a processor,
+ * or a virtual machine on one, reports.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -55,13 +55,33 @@ static struct cpuid zen4(void)
     return c;
 }
 
+/* ARM64 */
+enum {
+    ARM_HWCAP = 1 << 0 | 1 << 1 | 1 << 7,       /* floating point, NEON, CRC-32 */
+    DOTPROD_HWCAP = 1 << 8 | 1 << 12 | 1 << 20, /* atomics, ASIMDRDM, ASIMDDP */
+    I8MM_HWCAP2 = 1 << 13 | 1 << 14             /* I8MM, BF16 */
+};
+
+static struct cpuid cortex_a57(void)
+{
+    return (struct cpuid){.hwcap = ARM_HWCAP};
+}
+static struct cpuid neoverse_n1(void)
+{
+    return (struct cpuid){.hwcap = ARM_HWCAP | DOTPROD_HWCAP};
+}
+static struct cpuid neoverse_v1(void)
+{
+    return (struct cpuid){.hwcap = ARM_HWCAP | DOTPROD_HWCAP, .hwcap2 = I8MM_HWCAP2};
+}
+
 /* ---- choices ---- */
 
 static void check(struct cpuid c, struct isa want)
 {
     struct isa got = isa_best(&c);
     assert_int_equal(got.level, want.level);
-    assert_true(got.dnnl);
+    assert_int_equal(got.dnnl, !c.hwcap);
     assert_int_equal(got.bf16_products, want.bf16_products);
     assert_int_equal(got.f32_pairs, want.f32_pairs);
     assert_int_equal(got.bf16_dot, want.bf16_dot);
@@ -118,25 +138,70 @@ static void test_bf16(void **state)
     check(old, avx2);
 }
 
+static void test_arm64(void **state)
+{
+    (void)state;
+    check(cortex_a57(), baseline);
+    check(neoverse_n1(), (struct isa){.level = ISA_DOTPROD});
+    check(neoverse_v1(), (struct isa){.level = ISA_I8MM});
+    /* The level i8mm needs the matrix instructions for int8 and for bf16, and dotprod. */
+    for (int bit = 13; bit <= 14; bit++) {
+        struct cpuid c = neoverse_v1();
+        c.hwcap2 &= ~(1u << bit);
+        check(c, (struct isa){.level = ISA_DOTPROD});
+    }
+    static const uint64_t hwcap[] = {1 << 7, 1 << 8, 1 << 12, 1 << 20};
+    for (int i = 0; i < 4; i++) {
+        struct cpuid c = neoverse_v1();
+        c.hwcap &= ~hwcap[i];
+        check(c, baseline);
+    }
+}
+
 /* ---- less than the best ---- */
+
+/* Each processor has the levels of its architecture up to its own, and no others. */
+static void test_includes(void **state)
+{
+    (void)state;
+    static const char has[ISA_LEVELS][ISA_LEVELS + 1] = {
+        "10000", /* of a processor at the baseline: baseline, AVX2, AVX-512, dotprod, i8mm */
+        "11000", "11100", "10010", "10011",
+    };
+    for (enum isa_level best = ISA_BASELINE; best < ISA_LEVELS; best++)
+        for (enum isa_level level = ISA_BASELINE; level < ISA_LEVELS; level++)
+            assert_int_equal(isa_includes(best, level), has[best][level] == '1');
+}
+
+static void check_hold(struct cpuid c, enum isa_level level)
+{
+    struct isa isa = isa_best(&c);
+    if (!isa_includes(isa.level, level)) {
+        assert_false(isa_hold(&isa, level));
+        return;
+    }
+    assert_true(isa_hold(&isa, level));
+    assert_int_equal(isa.level, level);
+    assert_int_equal(isa.dnnl, level == ISA_AVX512);
+    assert_false(isa.bf16_products || isa.f32_pairs || isa.bf16_dot || isa.i8_dot);
+}
 
 static void test_hold(void **state)
 {
     (void)state;
-    struct cpuid c = zen4();
     for (enum isa_level level = ISA_BASELINE; level < ISA_LEVELS; level++) {
-        struct isa isa = isa_best(&c);
-        assert_true(isa_hold(&isa, level));
-        assert_int_equal(isa.level, level);
-        assert_int_equal(isa.dnnl, level == ISA_AVX512);
-        assert_false(isa.bf16_products || isa.f32_pairs || isa.bf16_dot || isa.i8_dot);
+        check_hold(zen4(), level);
+        check_hold(neoverse_v1(), level);
         assert_int_equal(isa_named(isa_name(level)), level);
     }
-    c = haswell();
+    struct cpuid c = haswell();
     struct isa isa = isa_best(&c);
     assert_false(isa_hold(&isa, ISA_AVX512));
     assert_int_equal(isa.level, ISA_AVX2);
     assert_int_equal(isa_named("sse"), ISA_LEVELS);
+#if defined(__aarch64__)
+    assert_int_equal(isa_named("neon"), ISA_BASELINE);
+#endif
 }
 
 /* ---- this machine ---- */
@@ -156,7 +221,7 @@ static void test_this_machine(void **state)
     if (isa.i8_dot) assert_true(__builtin_cpu_supports("avx512vnni"));
     if (isa.bf16_dot) assert_true(__builtin_cpu_supports("avx512bf16"));
 #else
-    assert_int_equal(isa.level, ISA_BASELINE);
+    assert_false(isa_includes(isa.level, ISA_AVX2));
 #endif
 }
 
@@ -182,7 +247,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_levels),       cmocka_unit_test(test_parts_missing),
-        cmocka_unit_test(test_bf16),         cmocka_unit_test(test_hold),
+        cmocka_unit_test(test_bf16),         cmocka_unit_test(test_arm64),
+        cmocka_unit_test(test_includes),     cmocka_unit_test(test_hold),
         cmocka_unit_test(test_this_machine), cmocka_unit_test(test_note),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,10 @@ heed=${1:?usage: test_old_cpu.sh PROGRAM}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
+if [ -n "${HEED_TEST_EMULATED:-}" ]; then
+    echo "skipped: the program is not built for x86-64"
+    exit 0
+fi
 if ! command -v qemu-x86_64 >/dev/null || [ "$(uname -m)" != x86_64 ]; then
     echo "skipped: there is no qemu-x86_64 (package qemu-user)"
     exit 0

@@ -623,7 +623,7 @@ enum heed_status backend_open(struct backend **out, const char *device, int thre
                               struct heed_error *err);
 /* The backends that backend_open chooses from; each has its own directory. */
 enum heed_status ref_open(struct backend **out, struct heed_error *err);
-/* isa: "baseline", "avx2" or "avx512"; NULL: the best that this machine has. */
+/* isa: a name of isa.h, such as "avx2"; NULL: the best that this machine has. */
 enum heed_status cpu_open(struct backend **out, const char *isa, int threads,
                           struct heed_error *err);
 #ifdef HEED_CUDA

@@ -36,6 +36,7 @@ struct attend_kernels {
                      const struct attention_grad *g, int sentence, int kv_head, void *work);
 };
 
-extern const struct attend_kernels attend_baseline, attend_avx2, attend_avx512;
+extern const struct attend_kernels attend_baseline, attend_avx2, attend_avx512, attend_dotprod,
+    attend_i8mm;
 
 #endif

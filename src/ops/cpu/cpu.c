@@ -503,8 +503,8 @@ enum heed_status cpu_open(struct backend **out, const char *isa, int threads,
     enum isa_level level = isa ? isa_named(isa) : best.level;
     if (level == ISA_LEVELS)
         return error_set(err, HEED_EARG,
-                         "device is 'cpu:%s', expected 'cpu', 'cpu:avx512', 'cpu:avx2' or "
-                         "'cpu:baseline'",
+                         "device is 'cpu:%s', expected 'cpu', 'cpu:baseline', 'cpu:avx2' or "
+                         "'cpu:avx512', or on ARM64 'cpu:dotprod' or 'cpu:i8mm'",
                          isa);
     if (isa && !isa_hold(&held, level))
         return error_set(err, HEED_EUNSUPPORTED,

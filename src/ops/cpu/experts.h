@@ -34,6 +34,7 @@ struct expert_kernels {
                              int n, enum type t);
 };
 
-extern const struct expert_kernels experts_baseline, experts_avx2, experts_avx512;
+extern const struct expert_kernels experts_baseline, experts_avx2, experts_avx512, experts_dotprod,
+    experts_i8mm;
 
 #endif

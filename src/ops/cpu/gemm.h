@@ -53,7 +53,8 @@ static inline int gemm_inner(const struct gemm_job *j)
 enum { GEMM_STEP_M = 6, GEMM_STEP_N = 16 };
 typedef void gemm_step(float *restrict sum, const float *restrict a, const float *restrict b,
                        int k);
-extern gemm_step gemm_step_baseline, gemm_step_avx2, gemm_step_avx512;
+extern gemm_step gemm_step_baseline, gemm_step_avx2, gemm_step_avx512, gemm_step_dotprod,
+    gemm_step_i8mm;
 
 /* Computes any product on any machine. work: gemm_plain_work bytes for each thread. */
 extern const size_t gemm_plain_work;

@@ -3,13 +3,16 @@
  *
  * A flag of CPUID says that the processor has an instruction, not that a program may use it: the
  * operating system must also save the registers that the instruction uses (XCR0). The flags of AMX
- * are not read, because no kernel for AMX is used: gemm_dnnl.c says why oneDNN's are not.
+ * are not read, because no kernel for AMX is used: gemm_dnnl.c says why oneDNN's are not. On ARM64
+ * the kernel of the operating system reports what a program may use.
  */
 #include "ops/cpu/isa.h"
 
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 #include "ops/cpu/attention.h"
@@ -34,6 +37,17 @@ enum {
     EAX7_1_AVX512_BF16 = 1 << 5,
 };
 #define EBX7_AVX512VL (1u << 31)
+
+/* Flags of ARM64, as the kernel of Linux defines them */
+enum {
+    HWCAP_OF_ASIMD = 1 << 1, /* NEON */
+    HWCAP_OF_CRC32 = 1 << 7,
+    HWCAP_OF_ATOMICS = 1 << 8,
+    HWCAP_OF_ASIMDRDM = 1 << 12,
+    HWCAP_OF_ASIMDDP = 1 << 20,
+    HWCAP2_OF_I8MM = 1 << 13,
+    HWCAP2_OF_BF16 = 1 << 14,
+};
 
 /* State that the operating system saves: the registers of AVX, and those of AVX-512 too */
 enum { XCR0_AVX = 0x6, XCR0_AVX512 = 0xe6 };
@@ -67,6 +81,11 @@ struct cpuid isa_read(void)
     (void)unused;
     return c;
 }
+#elif defined(__aarch64__)
+struct cpuid isa_read(void)
+{
+    return (struct cpuid){.hwcap = getauxval(AT_HWCAP), .hwcap2 = getauxval(AT_HWCAP2)};
+}
 #else
 struct cpuid isa_read(void)
 {
@@ -89,12 +108,31 @@ static bool has_avx512(const struct cpuid *c)
            has(c->ebx7, EBX7_AVX512F | EBX7_AVX512DQ | EBX7_AVX512BW | EBX7_AVX512VL);
 }
 
+/* All instructions that the compiler may use in files of this level: of ARMv8.2 and its extension
+ */
+static bool has_dotprod(const struct cpuid *c)
+{
+    return has(c->hwcap, HWCAP_OF_ASIMD | HWCAP_OF_CRC32 | HWCAP_OF_ATOMICS | HWCAP_OF_ASIMDRDM |
+                             HWCAP_OF_ASIMDDP);
+}
+
+/* The fastest choice for ARM64. Every processor with the matrix instructions for int8 is expected
+ * to have those for bf16 too; the level needs both. oneDNN is not used, because its results may
+ * depend on the number of threads. */
+static struct isa best_arm64(const struct cpuid *c)
+{
+    bool dotprod = has_dotprod(c);
+    bool i8mm = dotprod && has(c->hwcap2, HWCAP2_OF_I8MM | HWCAP2_OF_BF16);
+    return (struct isa){.level = i8mm ? ISA_I8MM : dotprod ? ISA_DOTPROD : ISA_BASELINE};
+}
+
 /* On Intel's processors the bf16 dot products of AVX-512 run at half the rate of f32
  * multiplications at best, so that two products in one instruction gain nothing; on AMD's they run
  * at the full rate. AMD's processors have separate units for additions of f32, which F32_PAIRS
  * uses. */
 struct isa isa_best(const struct cpuid *c)
 {
+    if (has(c->hwcap, HWCAP_OF_ASIMD)) return best_arm64(c);
     bool intel = !strcmp(c->vendor, "GenuineIntel"), amd = !strcmp(c->vendor, "AuthenticAMD");
     bool avx512 = has_avx512(c), bf16 = avx512 && has(c->eax7_1, EAX7_1_AVX512_BF16);
     struct isa isa = {.level = avx512 ? ISA_AVX512 : has_avx2(c) ? ISA_AVX2 : ISA_BASELINE};
@@ -106,18 +144,26 @@ struct isa isa_best(const struct cpuid *c)
     return isa;
 }
 
+bool isa_includes(enum isa_level best, enum isa_level level)
+{
+    static const enum isa_level below[ISA_LEVELS] = {
+        [ISA_AVX512] = ISA_AVX2, [ISA_I8MM] = ISA_DOTPROD}; /* the baseline is below the others */
+    while (best != level && best != ISA_BASELINE) best = below[best];
+    return best == level;
+}
+
 /* oneDNN chooses its kernels by what the processor has. Of those that gemm_dnnl.c takes, the ones
  * for f32 need AVX-512 and nothing beyond. */
 bool isa_hold(struct isa *isa, enum isa_level level)
 {
-    if (isa->level < level) return false;
+    if (!isa_includes(isa->level, level)) return false;
     *isa = (struct isa){.level = level, .dnnl = level == ISA_AVX512};
     return true;
 }
 
 /* ---- names and kernels ---- */
 
-static const char *const names[ISA_LEVELS] = {"baseline", "avx2", "avx512"};
+static const char *const names[ISA_LEVELS] = {"baseline", "avx2", "avx512", "dotprod", "i8mm"};
 
 const char *isa_name(enum isa_level level)
 {
@@ -127,6 +173,9 @@ const char *isa_name(enum isa_level level)
 enum isa_level isa_named(const char *name)
 {
     int i = 0;
+#if defined(__aarch64__)
+    if (!strcmp(name, "neon")) return ISA_BASELINE;
+#endif
     while (i < ISA_LEVELS && strcmp(name, names[i])) i++;
     return (enum isa_level)i;
 }
@@ -134,12 +183,18 @@ enum isa_level isa_named(const char *name)
 const struct isa_kernels *isa_kernels(enum isa_level level)
 {
     static const struct isa_kernels all[ISA_LEVELS] = {
-        {&kernels_baseline, &attend_baseline, &linear_baseline, &experts_baseline, packed_baseline,
-         gemm_step_baseline},
+        [ISA_BASELINE] = {&kernels_baseline, &attend_baseline, &linear_baseline, &experts_baseline,
+                          packed_baseline, gemm_step_baseline},
 #if defined(__x86_64__)
-        {&kernels_avx2, &attend_avx2, &linear_avx2, &experts_avx2, packed_avx2, gemm_step_avx2},
-        {&kernels_avx512, &attend_avx512, &linear_avx512, &experts_avx512, packed_avx512,
-         gemm_step_avx512},
+        [ISA_AVX2] = {&kernels_avx2, &attend_avx2, &linear_avx2, &experts_avx2, packed_avx2,
+                      gemm_step_avx2},
+        [ISA_AVX512] = {&kernels_avx512, &attend_avx512, &linear_avx512, &experts_avx512,
+                        packed_avx512, gemm_step_avx512},
+#elif defined(__aarch64__)
+        [ISA_DOTPROD] = {&kernels_dotprod, &attend_dotprod, &linear_dotprod, &experts_dotprod,
+                         packed_dotprod, gemm_step_dotprod},
+        [ISA_I8MM] = {&kernels_i8mm, &attend_i8mm, &linear_i8mm, &experts_i8mm, packed_i8mm,
+                      gemm_step_i8mm},
 #endif
     };
     return &all[level];

@@ -1,5 +1,6 @@
 /*
- * isa.h - which instructions the CPU backend uses: what CPUID reports and what is chosen from it.
+ * isa.h - which instructions the CPU backend uses: what the processor reports and what is chosen
+ * from it.
  *
  * Place: called once when a backend is opened; row kernels, products with packed weights and matrix
  * products all use the same choice. Order: isa_read, isa_best, and isa_hold where the name of the
@@ -10,16 +11,21 @@
 #define HEED_OPS_CPU_ISA_H
 #include "ops/cpu/gemm.h"
 
-/* The levels that kernel files are compiled for; each includes the instructions of those below. */
-enum isa_level { ISA_BASELINE, ISA_AVX2, ISA_AVX512, ISA_LEVELS };
+/* The levels that kernel files are compiled for. The baseline is what every processor of its
+ * architecture has; on ARM64 that includes NEON. The others are of x86-64 (AVX2, AVX-512) or of
+ * ARM64 (DOTPROD: dot products of int8; I8MM: products of small matrices, of int8 and of bf16);
+ * each includes the instructions of those before it that are of its architecture. */
+enum isa_level { ISA_BASELINE, ISA_AVX2, ISA_AVX512, ISA_DOTPROD, ISA_I8MM, ISA_LEVELS };
 
-/* What CPUID and XGETBV report. All zero: a processor of another architecture. */
+/* What CPUID, XGETBV and the operating system report. All zero: a processor of another
+ * architecture. */
 struct cpuid {
-    char vendor[13];     /* leaf 0 */
-    uint32_t ecx1;       /* leaf 1 */
-    uint32_t ebx7, ecx7; /* leaf 7 */
-    uint32_t eax7_1;     /* leaf 7, subleaf 1 */
-    uint64_t xcr0;       /* which registers the operating system saves */
+    char vendor[13];        /* leaf 0 */
+    uint32_t ecx1;          /* leaf 1 */
+    uint32_t ebx7, ecx7;    /* leaf 7 */
+    uint32_t eax7_1;        /* leaf 7, subleaf 1 */
+    uint64_t xcr0;          /* which registers the operating system saves */
+    uint64_t hwcap, hwcap2; /* ARM64: AT_HWCAP and AT_HWCAP2 of getauxval */
 };
 
 struct isa {
@@ -34,12 +40,14 @@ struct isa {
 struct cpuid isa_read(void);
 /* The fastest choice that works on this processor. */
 struct isa isa_best(const struct cpuid *c);
+/* Whether a processor whose best level is `best` has `level` too. */
+bool isa_includes(enum isa_level best, enum isa_level level);
 /* Limits *isa to the instructions of `level`; false: the processor does not have that level. */
 bool isa_hold(struct isa *isa, enum isa_level level);
 
-/* "baseline", "avx2", "avx512" */
+/* "baseline", "avx2", "avx512", "dotprod", "i8mm" */
 const char *isa_name(enum isa_level level);
-/* Returns ISA_LEVELS where there is no such name. */
+/* "neon" is the baseline of ARM64. Returns ISA_LEVELS where there is no such name. */
 enum isa_level isa_named(const char *name);
 
 /* The kernels of a level. */
@@ -51,6 +59,7 @@ struct isa_kernels {
     const struct packed_kernel *packed; /* [PACKED_KINDS] */
     gemm_step *step;
 };
+/* level: one of this build's architecture */
 const struct isa_kernels *isa_kernels(enum isa_level level);
 
 #endif

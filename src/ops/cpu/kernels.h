@@ -64,6 +64,7 @@ struct kernels {
     void (*topk)(const void *logits, int n, enum type t, int k, float *score, int32_t *id);
 };
 
-extern const struct kernels kernels_baseline, kernels_avx2, kernels_avx512;
+extern const struct kernels kernels_baseline, kernels_avx2, kernels_avx512, kernels_dotprod,
+    kernels_i8mm;
 
 #endif

@@ -26,6 +26,7 @@ struct linear_kernels {
                  void *work);
 };
 
-extern const struct linear_kernels linear_baseline, linear_avx2, linear_avx512;
+extern const struct linear_kernels linear_baseline, linear_avx2, linear_avx512, linear_dotprod,
+    linear_i8mm;
 
 #endif

@@ -93,6 +93,7 @@ struct packed_kernel {
 };
 
 extern const struct packed_kernel packed_baseline[PACKED_KINDS], packed_avx2[PACKED_KINDS],
-    packed_avx512[PACKED_KINDS], packed_dot[PACKED_KINDS];
+    packed_avx512[PACKED_KINDS], packed_dot[PACKED_KINDS], packed_dotprod[PACKED_KINDS],
+    packed_i8mm[PACKED_KINDS];
 
 #endif

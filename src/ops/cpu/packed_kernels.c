@@ -8,34 +8,17 @@
  * over the whole of k. The order of a row's additions does not depend on its tile, so neither do
  * its bits.
  */
-#include "base/minmax.h"
-#include "ops/cpu/packed.h"
-#include "ops/cpu/vec.h"
-#include "ops/quant.h"
+#include "ops/cpu/packed_rows.h"
 
-enum { LANES = PACKED_LANES, VECS = LANES / W, LINE = 4 * LANES };
 /* Rows of a tile. Eight independent chains of additions hide their latency; with fewer registers
- * there is room for 12 and 8 vectors of sums. */
-enum { ROWS = W == 16 ? 8 : W == 8 ? 6 : 2 };
-/* Bytes of prepared rows that are multiplied with all panels before the next rows: they stay in the
- * second-level cache. */
-enum { BLOCK_BYTES = 512 << 10 };
+ * there is room for 12 and 8 vectors of sums, and for 24 on ARM64, where vectors are short. */
+enum { ROWS = W == 16 ? 8 : W == 8 || NEON ? 6 : 2 };
+#if defined(__ARM_FEATURE_MATMUL_INT8) && defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+#define MATRIX 1
+#else
+#define MATRIX 0
+#endif
 
-/* How w and x are multiplied. The last two need instructions that not every AVX-512 machine has;
- * F32_PAIRS (see dot) works on all and is faster on some. */
-enum how { F32, BF16, I8, F32_PAIRS, BF16_DOT, I8_DOT };
-
-/* The i-th vector at p */
-INLINE vi vi_load(const char *p, int i)
-{
-    vi r;
-    memcpy(&r, p + i * sizeof r, sizeof r);
-    return r;
-}
-INLINE vi vi_all(int32_t x)
-{
-    return x - (vi){0};
-}
 /* The i-th number at p */
 INLINE float float_at(const char *p, int i)
 {
@@ -50,6 +33,9 @@ INLINE int32_t int_at(const char *p, int i)
     return r;
 }
 
+/* Bytes of a number of a row that is prepared for I8 */
+enum { I8_WIDTH = NEON ? 1 : 2 };
+
 /* Lines of a panel that `dot` multiplies at once, and the bytes of a prepared row that belong to
  * them
  */
@@ -59,11 +45,21 @@ INLINE int lines(enum how how)
 }
 INLINE int step(enum how how)
 {
-    return how == F32_PAIRS ? 4 * PACKED_THREE : how == BF16 || how == I8 ? 8 : 4;
+    return how == F32_PAIRS ? 4 * PACKED_THREE : how == BF16 ? 8 : how == I8 ? 4 * I8_WIDTH : 4;
 }
 
 /* ---- products ---- */
 
+/* sum + the products of the signed bytes of each lane of w with the four numbers at x */
+#if NEON
+INLINE vi dot_i8(vi sum, vi w, const char *x)
+{
+    int8x16_t a = (int8x16_t)w, b = (int8x16_t)vi_all(int_at(x, 0));
+    int16x8_t low = vmull_s8(vget_low_s8(a), vget_low_s8(b)), high = vmull_high_s8(a, b);
+    /* A sum of two products fits 16 bits, because no byte of x is -128. */
+    return (vi)vpadalq_s16((int32x4_t)sum, vpaddq_s16(low, high));
+}
+#else
 /* The products of 16-bit halves, added in each lane */
 INLINE vi madd(vi a, vi b)
 {
@@ -88,6 +84,12 @@ INLINE vi odd_bytes(vi w)
 {
     return (vi)((vs)w >> 8);
 }
+INLINE vi dot_i8(vi sum, vi w, const char *x)
+{
+    return sum + madd(even_bytes(w), vi_all(int_at(x, 0))) +
+           madd(odd_bytes(w), vi_all(int_at(x, 1)));
+}
+#endif
 
 /* sum + w * x: vector v of the lines at `line` times the numbers at x. Sums of floats are passed as
  * their bits.
@@ -113,9 +115,11 @@ INLINE vi dot(vi sum, const char *line, int v, const char *x, const enum how how
         s += (vf)(w & -65536) * float_at(x, 1);
         return (vi)s;
     case I8:
-        return sum + madd(even_bytes(w), vi_all(int_at(x, 0))) +
-               madd(odd_bytes(w), vi_all(int_at(x, 1)));
-#if W == 16
+        return dot_i8(sum, w, x);
+#if defined(__ARM_FEATURE_DOTPROD)
+    case I8_DOT:
+        return (vi)vdotq_s32((int32x4_t)sum, (int8x16_t)w, (int8x16_t)vi_all(int_at(x, 0)));
+#elif W == 16
     case BF16_DOT:
         __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(w), "v"(vi_all(int_at(x, 0))));
         return sum;
@@ -128,22 +132,11 @@ INLINE vi dot(vi sum, const char *line, int v, const char *x, const enum how how
     }
 }
 
-/* Rows [row, row + rows) of x and one panel of w. */
-struct tile {
-    int row, rows, panel;
-};
-
 /* Prefetches one line of the next panel while this one is read. With a single row the processor's
  * own prefetching is faster. */
 INLINE void expect(const char *line, const struct packed_task *t, const int R)
 {
     if (R > 1) __builtin_prefetch(line + t->stride, 0, 2);
-}
-
-/* The line of scales of a panel; the line of sums follows it */
-INLINE const char *panel_tail(const struct packed_task *t, int panel)
-{
-    return t->panels + (panel + 1) * t->stride - 2 * LINE;
 }
 
 /* sum [R][VECS] */
@@ -158,7 +151,7 @@ INLINE void multiply(vi *sum, const struct packed_task *t, struct tile at, const
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
         for (int v = 0; v < VECS; v++)
-            acc[r][v] = how == I8_DOT ? vi_load(tail + LINE, v) * -128 : (vi){0};
+            acc[r][v] = how == I8_DOT && !NEON ? vi_load(tail + LINE, v) * -128 : (vi){0};
     for (int i = 0; i < 2 && how != BF16 && how != BF16_DOT; i++) expect(tail + i * LINE, t, R);
     for (; w < end; w += lines(how) * LINE, x += step(how)) {
         for (int i = 0; i < lines(how); i++) expect(w + i * LINE, t, R);
@@ -194,41 +187,95 @@ INLINE void multiply_rows(vi *sum, const struct packed_task *t, struct tile at, 
         multiply(sum, t, at, how, ROWS);
 }
 
-/* Stores the sums of a tile in y, with scales, bias and ReLU. */
-INLINE void finish(const struct packed_task *t, struct tile at, const vi *sum, const enum how how)
+#if MATRIX
+enum { PAIRS = ROWS / 2 };
+
+/* sum + x wT: 8 bytes of two rows of x by 8 bytes of two rows of w. The two sums of the first row
+ * of x come first. */
+INLINE vi dot_matrix(vi sum, vi x, vi w, const enum how how)
 {
-    const bool i8 = how == I8 || how == I8_DOT, scaled = i8 || how == F32 || how == F32_PAIRS;
-    const char *tail = panel_tail(t, at.panel);
+    if (how == I8_MATRIX) return (vi)vmmlaq_s32((int32x4_t)sum, (int8x16_t)x, (int8x16_t)w);
+    return (vi)vbfmmlaq_f32((float32x4_t)sum, (bfloat16x8_t)x, (bfloat16x8_t)w);
+}
+
+/* Adds the products of the line at w and of the line after it, which is taken to be zeros where
+ * `next` is false. A line has 4 bytes of each row of w; two lines interleaved are vectors with 8
+ * bytes of two rows. */
+INLINE void add_pairs(vi acc[PAIRS][2 * VECS], const char *w, const bool next, const char *x,
+                      size_t pitch, const enum how how, const int R)
+{
+    vi pair[PAIRS];
+#pragma GCC unroll 4
+    for (int p = 0; p < (R + 1) / 2; p++) {
+        const char *first = x + 2 * p * pitch, *second = first + (2 * p + 1 < R ? pitch : 0);
+        pair[p] = (vi)vcombine_s8(vld1_s8((const int8_t *)first), vld1_s8((const int8_t *)second));
+    }
+#pragma GCC unroll 4
     for (int v = 0; v < VECS; v++) {
-        int c = at.panel * LANES + v * W, n = int_min(W, t->n - c);
-        if (n <= 0) break;
-        vf bias = t->bias ? vf_load_part(t->bias, c, n, 0, TYPE_F32) : (vf){0};
-        vf scale = scaled ? vf_load(tail, v * W, TYPE_F32) : (vf){0};
-        vf pairs = how == F32_PAIRS ? vf_load(tail + LINE, v * W, TYPE_F32) : (vf){0};
-        for (int r = 0; r < at.rows; r++) {
-            vf s = (vf)sum[r * VECS + v];
-            struct packed_head x;
-            memcpy(&x, t->rows + (at.row + r) * t->pitch, sizeof x);
-            if (i8)
-                s = __builtin_convertvector((vi)s, vf) * (scale * x.scale);
-            else if (how == F32_PAIRS)
-                s = (s - (pairs + x.pairs)) * (scale * x.scale);
-            else if (how == F32)
-                s *= scale;
-            s += bias;
-            if (t->relu) s = vf_max((vf){0}, s);
-            vf_store_part(t->y + (at.row + r) * t->ldy, c, n, s, TYPE_F32);
+        vi a = vi_load(w, v), b = next ? vi_load(w + LINE, v) : (vi){0};
+        vi low = (vi)vzip1q_s32((int32x4_t)a, (int32x4_t)b);
+        vi high = (vi)vzip2q_s32((int32x4_t)a, (int32x4_t)b);
+#pragma GCC unroll 4
+        for (int p = 0; p < (R + 1) / 2; p++) {
+            acc[p][2 * v] = dot_matrix(acc[p][2 * v], pair[p], low, how);
+            acc[p][2 * v + 1] = dot_matrix(acc[p][2 * v + 1], pair[p], high, how);
         }
     }
 }
 
-/* Size of the parts if n is divided into as few nearly equal parts of at most `most` as possible; a
- * multiple of unit */
-INLINE int part(int n, int most, int unit)
+/* Like multiply, by instructions that multiply two rows of x with two rows of w. The last row of an
+ * odd number of rows is a pair with itself. */
+INLINE void multiply_pairs(vi *sum, const struct packed_task *t, struct tile at, const enum how how,
+                           const int R)
 {
-    int parts = (n + most - 1) / most, size = (n + parts - 1) / parts;
-    return (size + unit - 1) / unit * unit;
+    const char *x = t->rows + at.row * t->pitch + PACKED_HEAD;
+    const char *w = t->panels + at.panel * t->stride, *end = w + (size_t)t->groups * LINE;
+    vi acc[PAIRS][2 * VECS];
+#pragma GCC unroll 4
+    for (int p = 0; p < (R + 1) / 2; p++)
+#pragma GCC unroll 8
+        for (int v = 0; v < 2 * VECS; v++) acc[p][v] = (vi){0};
+    for (; w + LINE < end; w += 2 * LINE, x += 8) {
+        expect(w, t, R);
+        expect(w + LINE, t, R);
+        add_pairs(acc, w, true, x, t->pitch, how, R);
+    }
+    if (w < end) add_pairs(acc, w, false, x, t->pitch, how, R);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 4
+        for (int v = 0; v < VECS; v++) {
+            int64x2_t low = (int64x2_t)acc[r / 2][2 * v], high = (int64x2_t)acc[r / 2][2 * v + 1];
+            sum[r * VECS + v] = (vi)(r % 2 ? vzip2q_s64(low, high) : vzip1q_s64(low, high));
+        }
 }
+
+INLINE void multiply_rows_matrix(vi *sum, const struct packed_task *t, struct tile at,
+                                 const enum how how)
+{
+    if (at.rows == 1 && how == I8_MATRIX) /* exact either way, and a pair would be half wasted */
+        multiply(sum, t, at, I8_DOT, 1);
+    else if (at.rows == 1)
+        multiply_pairs(sum, t, at, how, 1);
+    else if (at.rows == 2)
+        multiply_pairs(sum, t, at, how, 2);
+    else if (at.rows == 3)
+        multiply_pairs(sum, t, at, how, 3);
+    else if (at.rows == 4)
+        multiply_pairs(sum, t, at, how, 4);
+    else if (at.rows == 5)
+        multiply_pairs(sum, t, at, how, 5);
+    else
+        multiply_pairs(sum, t, at, how, ROWS);
+}
+#else
+INLINE void multiply_rows_matrix(vi *sum, const struct packed_task *t, struct tile at,
+                                 const enum how how)
+{
+    (void)sum, (void)t, (void)at, (void)how;
+    __builtin_unreachable();
+}
+#endif
 
 /* Divides the rows into blocks of nearly the same size, and a block into tiles of nearly the same
  * height. */
@@ -242,7 +289,10 @@ INLINE void run(const struct packed_task *t, int first, int last, const enum how
             for (int r = 0; r < rows; r += height) {
                 struct tile at = {row + r, int_min(height, rows - r), panel};
                 vi sum[ROWS * VECS];
-                multiply_rows(sum, t, at, how);
+                if (how == BF16_MATRIX || how == I8_MATRIX)
+                    multiply_rows_matrix(sum, t, at, how);
+                else
+                    multiply_rows(sum, t, at, how);
                 finish(t, at, sum, how);
             }
     }
@@ -254,87 +304,51 @@ static void run_f32(const struct packed_task *t, int first, int last)
 }
 static void run_bf16(const struct packed_task *t, int first, int last)
 {
-    run(t, first, last, BF16);
+    run(t, first, last, MATRIX ? BF16_MATRIX : BF16);
 }
 static void run_i8(const struct packed_task *t, int first, int last)
 {
+#if defined(__ARM_FEATURE_DOTPROD)
+    run(t, first, last, MATRIX ? I8_MATRIX : I8_DOT);
+#else
     run(t, first, last, I8);
+#endif
 }
 
 /* ---- rows of x ---- */
-
-/* Numbers [i, i+W) of x; zeros after the last */
-INLINE vf load(const float *x, int i, int k)
-{
-    return vf_load_part(x, i, int_min(W, k - i), 0, TYPE_F32);
-}
 
 static void prepare_f32(char *row, const float *x, int k)
 {
     for (int i = 0; i < k; i += W) vf_store(row + PACKED_HEAD, i, load(x, i, k), TYPE_F32);
 }
 
+#if MATRIX
+/* Zeros follow up to a multiple of 8 bytes, which multiply_pairs reads. */
+static void prepare_bf16(char *row, const float *x, int k)
+{
+    for (int i = 0; i < k; i += W) vf_store(row + PACKED_HEAD, i, load(x, i, k), TYPE_BF16);
+}
+#else
 /* Rounds the row to bf16 and stores it as f32, because the kernel multiplies in f32. */
 static void prepare_bf16(char *row, const float *x, int k)
 {
     for (int i = 0; i < k; i += W)
         vf_store(row + PACKED_HEAD, i, bf16_widen(bf16_narrow(load(x, i, k))), TYPE_F32);
 }
-
-/* Rounds to nearest, ties to even. */
-INLINE vi vi_round(vf x)
-{
-#if W == 16
-    return (vi)_mm512_cvtps_epi32((__m512)x);
-#elif W == 8
-    return (vi)_mm256_cvtps_epi32((__m256)x);
-#elif defined(__SSE2__)
-    return (vi)_mm_cvtps_epi32((__m128)x);
-#else
-    const vf shift = vf_all(12582912.0f); /* 1.5 * 2^23 */
-    return (vi)vu_bits(x + shift) - (vi)vu_bits(shift);
 #endif
-}
 
-INLINE vi vi_max(vi a, vi b)
+#if NEON
+/* Rounds a row to bytes. Zeros follow up to a multiple of 8 bytes, which multiply_pairs reads. */
+static void prepare_i8(char *row, const float *x, int k)
 {
-#if W == 16
-    return (vi)_mm512_max_epi32((__m512i)a, (__m512i)b);
-#elif W == 8
-    return (vi)_mm256_max_epi32((__m256i)a, (__m256i)b);
-#else
-    vi more = a > b;
-    return (a & more) | (b & ~more);
-#endif
-}
-
-/* The largest magnitude. The magnitudes are compared as integers, where a NaN is larger than every
- * number; so a row with a NaN has the magnitude NaN, and its row of y becomes NaNs. */
-INLINE float magnitude(const float *x, int k)
-{
-    vi top = {0};
-    for (int i = 0; i < k; i += W) {
-        vi a = (vi)(vu_bits(load(x, i, k)) & 0x7fffffff);
-        top = vi_max(top, a);
+    float factor = set_scale(row, x, k);
+    for (int i = 0; i < k; i += 2 * W) {
+        int16x4_t low = vmovn_s32((int32x4_t)vi_round(load(x, i, k) * factor));
+        int16x4_t high = vmovn_s32((int32x4_t)vi_round(load(x, i + W, k) * factor));
+        vst1_s8((int8_t *)row + PACKED_HEAD + i, vmovn_s16(vcombine_s16(low, high)));
     }
-    int32_t lane[W], most = 0;
-    memcpy(lane, &top, sizeof lane);
-    for (int l = 0; l < W; l++) most = lane[l] > most ? lane[l] : most;
-    float r;
-    memcpy(&r, &most, sizeof r);
-    return r;
 }
-
-/* Stores the scale of the row; returns the factor by which x is multiplied, its reciprocal. */
-INLINE float set_scale(char *row, const float *x, int k)
-{
-    float most = magnitude(x, k);
-    bool zero = most < QUANT_TINY;
-    float scale = zero ? 0 : most / 127;
-    memcpy(row, &scale, sizeof scale);
-    return zero ? 0 : 127 / most;
-}
-
+#else
 /* Rounds a row to 16-bit integers, in the order in which even_bytes and odd_bytes return the bytes
  * of w: 0, 2, 1, 3. */
 static void prepare_i8(char *row, const float *x, int k)
@@ -348,11 +362,12 @@ static void prepare_i8(char *row, const float *x, int k)
         for (int l = 0; l < W; l++) to[(l & ~3) | (l & 1) << 1 | (l & 2) >> 1] = (int16_t)q[l];
     }
 }
+#endif
 
 const struct packed_kernel OF_ISA(packed)[PACKED_KINDS] = {
     {4, prepare_f32, run_f32},
-    {4, prepare_bf16, run_bf16},
-    {2, prepare_i8, run_i8},
+    {MATRIX ? 2 : 4, prepare_bf16, run_bf16},
+    {I8_WIDTH, prepare_i8, run_i8},
 };
 
 /* ---- f32 in pairs, and the instructions for dot products of bf16 and int8 ---- */
@@ -414,21 +429,9 @@ static void prepare_bf16_dot(char *row, const float *x, int k)
     for (int i = 0; i < k; i += W) vf_store(row + PACKED_HEAD, i, load(x, i, k), TYPE_BF16);
 }
 
-/* Rounds a row to unsigned bytes that are 128 too large, as vpdpbusd needs them; finish corrects
- * for that. */
-static void prepare_i8_dot(char *row, const float *x, int k)
-{
-    float factor = set_scale(row, x, k);
-    for (int i = 0; i < k; i += W) {
-        vi q = vi_round(load(x, i, k) * factor) + 128;
-        __m128i byte = _mm512_cvtepi32_epi8((__m512i)q);
-        memcpy(row + PACKED_HEAD + i, &byte, sizeof byte);
-    }
-}
-
 const struct packed_kernel packed_dot[PACKED_KINDS] = {
     [PACKED_F32] = {4, prepare_f32_pairs, run_f32_pairs},
     [PACKED_BF16] = {2, prepare_bf16_dot, run_bf16_dot},
-    [PACKED_I8] = {1, prepare_i8_dot, run_i8_dot},
+    [PACKED_I8] = {1, prepare_bytes, run_i8_dot},
 };
 #endif

@@ -7,7 +7,7 @@
  */
 #ifndef HEED_OPS_CPU_PANEL_H
 #define HEED_OPS_CPU_PANEL_H
-#include "ops/cpu/vec.h"
+#include "ops/cpu/transpose.h"
 
 #define PANEL(name, floats) float name[floats] __attribute__((aligned(64)))
 
@@ -99,67 +99,6 @@ static void store_rows(struct mat m, int row, int col, const float *src, int ld,
         store_rows_as(m, row, col, src, ld, n, width, scale, TYPE_F32);
 }
 
-/* Transposes W vectors. */
-#if W == 16
-/* Within each quarter of the vectors, 4 rows and 4 columns change places; then the quarters do. The
- * instructions that stay within quarters are the fastest. */
-INLINE void transpose(vf x[W])
-{
-    vf y[W];
-#pragma GCC unroll 4
-    for (int i = 0; i < W; i += 4) {
-        __m512 a = _mm512_unpacklo_ps((__m512)x[i], (__m512)x[i + 1]);
-        __m512 b = _mm512_unpackhi_ps((__m512)x[i], (__m512)x[i + 1]);
-        __m512 c = _mm512_unpacklo_ps((__m512)x[i + 2], (__m512)x[i + 3]);
-        __m512 d = _mm512_unpackhi_ps((__m512)x[i + 2], (__m512)x[i + 3]);
-        y[i] = (vf)_mm512_unpacklo_pd((__m512d)a, (__m512d)c);
-        y[i + 1] = (vf)_mm512_unpackhi_pd((__m512d)a, (__m512d)c);
-        y[i + 2] = (vf)_mm512_unpacklo_pd((__m512d)b, (__m512d)d);
-        y[i + 3] = (vf)_mm512_unpackhi_pd((__m512d)b, (__m512d)d);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        __m512 a = _mm512_shuffle_f32x4((__m512)y[i], (__m512)y[i + 4], 0x88);
-        __m512 b = _mm512_shuffle_f32x4((__m512)y[i], (__m512)y[i + 4], 0xdd);
-        __m512 c = _mm512_shuffle_f32x4((__m512)y[i + 8], (__m512)y[i + 12], 0x88);
-        __m512 d = _mm512_shuffle_f32x4((__m512)y[i + 8], (__m512)y[i + 12], 0xdd);
-        x[i] = (vf)_mm512_shuffle_f32x4(a, c, 0x88);
-        x[i + 8] = (vf)_mm512_shuffle_f32x4(a, c, 0xdd);
-        x[i + 4] = (vf)_mm512_shuffle_f32x4(b, d, 0x88);
-        x[i + 12] = (vf)_mm512_shuffle_f32x4(b, d, 0xdd);
-    }
-}
-#else
-/* Indices that interleave the lower, and the upper, halves of two vectors. */
-#if W == 8
-#define LOW  0, 8, 1, 9, 2, 10, 3, 11
-#define HIGH 4, 12, 5, 13, 6, 14, 7, 15
-#else
-#define LOW  0, 4, 1, 5
-#define HIGH 2, 6, 3, 7
-#endif
-#ifdef __clang__
-#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (vi){__VA_ARGS__})
-#endif
-
-/* A perfect shuffle of W*W elements rotates the bits of an element's index by one; after log2(W)
- * shuffles the bits of the row and of the lane have changed places. */
-INLINE void transpose(vf x[W])
-{
-    for (int turn = 1; turn < W; turn *= 2) {
-        vf y[W];
-#pragma GCC unroll 16
-        for (int i = 0; i < W / 2; i++) {
-            y[2 * i] = SHUFFLE(x[i], x[i + W / 2], LOW);
-            y[2 * i + 1] = SHUFFLE(x[i], x[i + W / 2], HIGH);
-        }
-        memcpy(x, y, sizeof y);
-    }
-}
-#endif
-
 /* x[l] = column c+l of rows [first, first+n); 0 in lanes from n on */
 INLINE void load_block(vf x[W], const struct source *s, int first, int n, int c, int width,
                        enum type t)
@@ -203,7 +142,7 @@ static void load_columns(float *dst, int ld, struct source s, int n, int width)
 /* ---- product ---- */
 
 /* Rows and vectors of a block: its sums take 24 of 32 registers, or 12 of 16. */
-enum { ROWS = 6, VECS = W == 16 ? 4 : 2 };
+enum { ROWS = 6, VECS = REGISTERS == 32 ? 4 : 2 };
 
 /* The left factor of a product, perhaps transposed: element (r, d) is a[r*row + d*step]. */
 struct left {

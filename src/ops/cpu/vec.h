@@ -1,10 +1,10 @@
 /*
  * vec.h - vectors of W floats, for kernels that are written once and compiled for every ISA.
  *
- * It uses the vector extension of gcc and clang: the same source becomes SSE2, AVX2 or AVX-512
- * code, depending on the flags of the file that includes this one. Intrinsics are used only where
- * the extension cannot express what one instruction does. Loads and stores take the element type as
- * a constant, so that one always-inline body serves f32 and bf16.
+ * It uses the vector extension of gcc and clang: the same source becomes SSE2, AVX2, AVX-512 or
+ * NEON code, depending on the flags of the file that includes this one. Intrinsics are used only
+ * where the extension cannot express what one instruction does. Loads and stores take the element
+ * type as a constant, so that one always-inline body serves f32 and bf16.
  */
 #ifndef HEED_OPS_CPU_VEC_H
 #define HEED_OPS_CPU_VEC_H
@@ -15,6 +15,9 @@
 
 #if defined(__SSE2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#define NEON 1
 #endif
 #if defined(__AVX512F__)
 #define W 16
@@ -23,7 +26,11 @@
 #else
 #define W 4
 #endif
-#define INLINE static inline __attribute__((always_inline))
+#ifndef NEON
+#define NEON 0
+#endif
+#define REGISTERS (W == 16 || NEON ? 32 : 16) /* of vectors */
+#define INLINE    static inline __attribute__((always_inline))
 
 /* A file of kernels is compiled with ISA defined as the name of its instruction set, such as avx2.
  * OF_ISA(kernels) is kernels_avx2, the name of its table of kernels, and ISA_TEXT is "avx2". */
@@ -69,7 +76,11 @@ INLINE vl vl_bits(vf x)
 /* m ? a : b, lane by lane; m is the result of a comparison: all ones or zero */
 INLINE vf vf_pick(vi m, vf a, vf b)
 {
+#if NEON
+    return (vf)vbslq_f32((uint32x4_t)m, (float32x4_t)a, (float32x4_t)b);
+#else
     return vf_bits(((vu)m & vu_bits(a)) | (~(vu)m & vu_bits(b)));
+#endif
 }
 /* a > b ? a : b; where either is a NaN, b */
 INLINE vf vf_max(vf a, vf b)
@@ -105,6 +116,8 @@ INLINE vf vf_sqrt(vf x)
     return (vf)_mm256_sqrt_ps((__m256)x);
 #elif defined(__SSE2__)
     return (vf)_mm_sqrt_ps((__m128)x);
+#elif NEON
+    return (vf)vsqrtq_f32((float32x4_t)x);
 #else
     for (int l = 0; l < W; l++) x[l] = sqrtf(x[l]);
     return x;
@@ -132,6 +145,8 @@ INLINE bool vi_any(vi m)
     return _mm256_movemask_ps((__m256)m) != 0;
 #elif defined(__SSE2__)
     return _mm_movemask_ps((__m128)m) != 0;
+#elif NEON
+    return vmaxvq_u32((uint32x4_t)m) != 0;
 #else
     int any = 0;
     for (int l = 0; l < W; l++) any |= m[l];
@@ -142,6 +157,20 @@ INLINE bool vi_any(vi m)
 /* ---- pairs of lanes (2i, 2i+1) ---- */
 
 /* Both lanes of a pair get its first, or its second number, or each the other's. */
+#if NEON
+INLINE vf vf_evens(vf x)
+{
+    return (vf)vtrn1q_f32((float32x4_t)x, (float32x4_t)x);
+}
+INLINE vf vf_odds(vf x)
+{
+    return (vf)vtrn2q_f32((float32x4_t)x, (float32x4_t)x);
+}
+INLINE vf vf_swap(vf x)
+{
+    return (vf)vrev64q_f32((float32x4_t)x);
+}
+#else
 INLINE vf vf_evens(vf x)
 {
     vl pair = vl_bits(x) & UINT32_MAX;
@@ -157,6 +186,7 @@ INLINE vf vf_swap(vf x)
     vl pair = vl_bits(x);
     return vf_bits((vu)(pair >> 32 | pair << 32));
 }
+#endif
 
 /* ---- memory ---- */
 
@@ -166,6 +196,8 @@ INLINE vf bf16_widen(vh x)
     return vf_bits((vu)_mm512_cvtepu16_epi32((__m256i)x) << 16);
 #elif W == 8
     return vf_bits((vu)_mm256_cvtepu16_epi32((__m128i)x) << 16);
+#elif NEON
+    return vf_bits((vu)vshll_n_u16((uint16x4_t)x, 16));
 #else
     return vf_bits(__builtin_convertvector(x, vu) << 16);
 #endif
@@ -173,6 +205,9 @@ INLINE vf bf16_widen(vh x)
 /* Round to nearest even; a NaN stays a NaN. */
 INLINE vh bf16_narrow(vf x)
 {
+#if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+    return (vh)vreinterpret_u16_bf16(vcvt_bf16_f32((float32x4_t)x));
+#else
     vu u = vu_bits(x);
     vu r = u + 0x7fff + (u >> 16 & 1);
 #if W == 16
@@ -181,7 +216,12 @@ INLINE vh bf16_narrow(vf x)
     return (vh)_mm512_cvtepi32_epi16((__m512i)(r >> 16));
 #else
     r = vu_bits(vf_pick(x != x, vf_bits(u | 0x400000), vf_bits(r)));
+#if NEON
+    return (vh)vshrn_n_u32((uint32x4_t)r, 16);
+#else
     return __builtin_convertvector(r >> 16, vh);
+#endif
+#endif
 #endif
 }
 
@@ -259,6 +299,9 @@ typedef float vf4 __attribute__((vector_size(16)));
 
 INLINE float vf_sum(vf x)
 {
+#if NEON
+    return vpadds_f32(vadd_f32(vget_low_f32((float32x4_t)x), vget_high_f32((float32x4_t)x)));
+#else
     vf4 q[W / 4];
     memcpy(q, &x, sizeof q);
 #if W == 16
@@ -269,12 +312,15 @@ INLINE float vf_sum(vf x)
     q[0] += q[1];
 #endif
     return (q[0][0] + q[0][2]) + (q[0][1] + q[0][3]);
+#endif
 }
 /* the largest lane; no lane may be a NaN */
 INLINE float vf_top(vf x)
 {
 #if W == 16
     return _mm512_reduce_max_ps((__m512)x);
+#elif NEON
+    return vmaxvq_f32((float32x4_t)x);
 #else
     float r[W];
     memcpy(r, &x, sizeof r);

@@ -1,0 +1,169 @@
+/*
+ * packed_rows.h - what the kernels of products with packed weights share: how rows of x are
+ * rounded, and what is done to the sums of a tile before they are stored in y.
+ *
+ * Place: included by packed_kernels.c. Kernels that compute the same sums of integers give the same
+ * bits of y, because they share this code.
+ */
+#ifndef HEED_OPS_CPU_PACKED_ROWS_H
+#define HEED_OPS_CPU_PACKED_ROWS_H
+#include "base/minmax.h"
+#include "ops/cpu/packed.h"
+#include "ops/cpu/vec.h"
+#include "ops/quant.h"
+
+enum { LANES = PACKED_LANES, VECS = LANES / W, LINE = 4 * LANES };
+/* Bytes of prepared rows that are multiplied with all panels before the next rows: they stay in the
+ * second-level cache. */
+enum { BLOCK_BYTES = 512 << 10 };
+
+/* How w and x are multiplied. BF16_DOT and I8_DOT need instructions that not every AVX-512 machine
+ * has; F32_PAIRS (see dot) works on all and is faster on some. On ARM64 the level dotprod has
+ * I8_DOT, and i8mm has BF16_MATRIX and I8_MATRIX (see multiply_pairs). */
+enum how { F32, BF16, I8, F32_PAIRS, BF16_DOT, I8_DOT, BF16_MATRIX, I8_MATRIX };
+
+/* The i-th vector at p */
+INLINE vi vi_load(const char *p, int i)
+{
+    vi r;
+    memcpy(&r, p + i * sizeof r, sizeof r);
+    return r;
+}
+INLINE vi vi_all(int32_t x)
+{
+    return x - (vi){0};
+}
+/* ---- sums ---- */
+
+/* Rows [row, row + rows) of x and one panel of w. */
+struct tile {
+    int row, rows, panel;
+};
+
+/* The line of scales of a panel; the line of sums follows it */
+INLINE const char *panel_tail(const struct packed_task *t, int panel)
+{
+    return t->panels + (panel + 1) * t->stride - 2 * LINE;
+}
+
+/* Stores the sums of a tile in y, with scales, bias and ReLU. */
+INLINE void finish(const struct packed_task *t, struct tile at, const vi *sum, const enum how how)
+{
+    const bool i8 = how == I8 || how == I8_DOT || how == I8_MATRIX;
+    const bool scaled = i8 || how == F32 || how == F32_PAIRS;
+    const char *tail = panel_tail(t, at.panel);
+    for (int v = 0; v < VECS; v++) {
+        int c = at.panel * LANES + v * W, n = int_min(W, t->n - c);
+        if (n <= 0) break;
+        vf bias = t->bias ? vf_load_part(t->bias, c, n, 0, TYPE_F32) : (vf){0};
+        vf scale = scaled ? vf_load(tail, v * W, TYPE_F32) : (vf){0};
+        vf pairs = how == F32_PAIRS ? vf_load(tail + LINE, v * W, TYPE_F32) : (vf){0};
+        for (int r = 0; r < at.rows; r++) {
+            vf s = (vf)sum[r * VECS + v];
+            struct packed_head x;
+            memcpy(&x, t->rows + (at.row + r) * t->pitch, sizeof x);
+            if (i8)
+                s = __builtin_convertvector((vi)s, vf) * (scale * x.scale);
+            else if (how == F32_PAIRS)
+                s = (s - (pairs + x.pairs)) * (scale * x.scale);
+            else if (how == F32)
+                s *= scale;
+            s += bias;
+            if (t->relu) s = vf_max((vf){0}, s);
+            vf_store_part(t->y + (at.row + r) * t->ldy, c, n, s, TYPE_F32);
+        }
+    }
+}
+
+/* Size of the parts if n is divided into as few nearly equal parts of at most `most` as possible; a
+ * multiple of unit */
+INLINE int part(int n, int most, int unit)
+{
+    int parts = (n + most - 1) / most, size = (n + parts - 1) / parts;
+    return (size + unit - 1) / unit * unit;
+}
+
+/* ---- rows of x ---- */
+
+/* Numbers [i, i+W) of x; zeros after the last, also where i is behind it */
+INLINE vf load(const float *x, int i, int k)
+{
+    return vf_load_part(x, i, int_min(W, k - i), 0, TYPE_F32);
+}
+
+/* Rounds to nearest, ties to even. */
+INLINE vi vi_round(vf x)
+{
+#if W == 16
+    return (vi)_mm512_cvtps_epi32((__m512)x);
+#elif W == 8
+    return (vi)_mm256_cvtps_epi32((__m256)x);
+#elif defined(__SSE2__)
+    return (vi)_mm_cvtps_epi32((__m128)x);
+#elif NEON
+    return (vi)vcvtnq_s32_f32((float32x4_t)x);
+#else
+    const vf shift = vf_all(12582912.0f); /* 1.5 * 2^23 */
+    return (vi)vu_bits(x + shift) - (vi)vu_bits(shift);
+#endif
+}
+
+INLINE vi vi_max(vi a, vi b)
+{
+#if W == 16
+    return (vi)_mm512_max_epi32((__m512i)a, (__m512i)b);
+#elif W == 8
+    return (vi)_mm256_max_epi32((__m256i)a, (__m256i)b);
+#elif NEON
+    return (vi)vmaxq_s32((int32x4_t)a, (int32x4_t)b);
+#else
+    vi more = a > b;
+    return (a & more) | (b & ~more);
+#endif
+}
+
+/* The largest magnitude. The magnitudes are compared as integers, where a NaN is larger than every
+ * number; so a row with a NaN has the magnitude NaN, and its row of y becomes NaNs. */
+INLINE float magnitude(const float *x, int k)
+{
+    vi top = {0};
+    for (int i = 0; i < k; i += W) {
+        vi a = (vi)(vu_bits(load(x, i, k)) & 0x7fffffff);
+        top = vi_max(top, a);
+    }
+    int32_t lane[W], most = 0;
+    memcpy(lane, &top, sizeof lane);
+    for (int l = 0; l < W; l++) most = lane[l] > most ? lane[l] : most;
+    float r;
+    memcpy(&r, &most, sizeof r);
+    return r;
+}
+
+/* Stores the scale of the row; returns the factor by which x is multiplied, its reciprocal. */
+INLINE float set_scale(char *row, const float *x, int k)
+{
+    float most = magnitude(x, k);
+    bool zero = most < QUANT_TINY;
+    float scale = zero ? 0 : most / 127;
+    memcpy(row, &scale, sizeof scale);
+    return zero ? 0 : 127 / most;
+}
+
+/* Rounds a row to unsigned bytes that are 128 too large, as the instructions for dot products of
+ * bytes need them: the sums of the rows of w, in the last line of a panel, correct for that. */
+INLINE void prepare_bytes(char *row, const float *x, int k)
+{
+    float factor = set_scale(row, x, k);
+    uint8_t *to = (uint8_t *)row + PACKED_HEAD;
+    for (int i = 0; i < k; i += W) {
+        vi q = vi_round(load(x, i, k) * factor) + 128;
+#if W == 16
+        __m128i byte = _mm512_cvtepi32_epi8((__m512i)q);
+        memcpy(to + i, &byte, sizeof byte);
+#else
+        for (int l = 0; l < W; l++) to[i + l] = (uint8_t)q[l];
+#endif
+    }
+}
+
+#endif
