@@ -2,18 +2,18 @@
  * bench_gemm.c - the matrix products of training: GFLOP/s and share of the arithmetic peak, the
  * best number of rows for the output layer, and what a new shape costs.
  *
- *     bench_gemm [threads]      default: all cores
+ *     bench_gemm [threads [set]]      default: all cores; threads 0 is the default
  *
- * Each figure is the best of several runs.
+ * The set is amx, vectors (the best without AMX), avx512, avx2 or baseline; the default is amx
+ * beside vectors where the machine has AMX. Each figure is the best of several runs.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/random.h"
-#include "bench.h"
 #include "ops/bf16.h"
-#include "ops/cpu/isa.h"
+#include "sets.h"
 
 enum { ROWS = 2048 };
 enum product { FORWARD, BACKWARD, WEIGHTS, PRODUCTS };
@@ -213,16 +213,15 @@ static void bench_new_shapes(const struct bench *b)
     }
 }
 
-int main(int argc, char **argv)
+static void bench_products(const struct bench_set *set, int threads)
 {
     struct heed_error err;
-    struct cpuid found = isa_read();
-    struct isa isa = isa_best(&found);
-    struct bench b = {.threads = argc > 1 ? atoi(argv[1]) : omp_get_num_procs()};
-    if (b.threads < 1 || gemm_open(&b.g, b.threads, &isa, &err)) return 2;
-    b.peak[TYPE_F32] = bench_peak(b.threads);
-    b.peak[TYPE_BF16] = peak_bf16(b.threads);
-    printf("%d threads, peak %.0f GFLOP/s f32, %.0f bf16\n\n", b.threads, b.peak[0], b.peak[1]);
+    struct bench b = {.threads = threads};
+    if (gemm_open(&b.g, threads, &set->isa, &err)) bench_die("%s", err.text);
+    b.peak[TYPE_F32] = bench_peak(threads);
+    b.peak[TYPE_BF16] = set->isa.amx ? bench_peak_amx(threads, false) : peak_bf16(threads);
+    printf("%s: %d threads, peak %.0f GFLOP/s f32, %.0f bf16\n\n", set->name, threads, b.peak[0],
+           b.peak[1]);
     printf("%d rows, GFLOP/s and share:      x wT        dy w       dyT x       all\n", ROWS);
     bench_layers(&b, "small", 256, 1024);
     bench_layers(&b, "base", 512, 2048);
@@ -234,5 +233,14 @@ int main(int argc, char **argv)
     printf("\n");
     bench_new_shapes(&b);
     gemm_free(b.g);
+}
+
+int main(int argc, char **argv)
+{
+    int threads = argc > 1 ? atoi(argv[1]) : 0;
+    if (threads < 0) bench_die("usage: bench_gemm [threads [set]]");
+    struct bench_set set[2];
+    int sets = bench_sets(set, argc > 2 ? argv[2] : NULL);
+    for (int i = 0; i < sets; i++) bench_products(&set[i], threads ? threads : omp_get_num_procs());
     return 0;
 }

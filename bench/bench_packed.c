@@ -3,17 +3,17 @@
  * of 32,000, with packed weights: time, bytes of weights per second, and the share of the
  * arithmetic peak.
  *
- *     bench_packed [threads]      default: one, then all cores
+ *     bench_packed [threads [set]]      default: one, then all cores; threads 0 is the default
  *
- * Each figure is the best of many steps.
+ * The set is amx, vectors (the best without AMX), avx512, avx2 or baseline; the default is amx
+ * beside vectors where the machine has AMX. Each figure is the best of many steps.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "bench.h"
-#include "ops/cpu/isa.h"
 #include "ops/cpu/packed.h"
+#include "sets.h"
 
 enum { LAYERS = 6, PRODUCTS = 6, MATRICES = LAYERS * PRODUCTS + 1, MOST = 128 };
 /* in the order of a layer: self-attention, its output, cross-attention's queries, its output,
@@ -82,20 +82,37 @@ static double step_time(const struct step *s, struct packed_work *work, float *y
     return best;
 }
 
+/* What is compared: kernels of one or two sets */
+struct contest {
+    int sets;
+    struct bench_set set[2];
+    struct packed_work work[2];
+};
+
 /* A lane of an instruction takes 1, 2 or 4 numbers; so the peaks of bf16 and int8 are 2 and 4 times
  * that of f32, where there are instructions for them. f32 passes its peak where it goes in pairs:
- * they save products. */
-static void bench_kind(const struct step *s, struct packed_work *work, float *y, const float *x,
+ * they save products. The peak of AMX is measured. */
+static double peak_of(const struct bench_set *set, enum packed_kind kind, int threads)
+{
+    if (set->isa.amx && kind != PACKED_F32) return bench_peak_amx(threads, kind == PACKED_I8);
+    return bench_peak(threads) * (1 << kind);
+}
+
+static void bench_kind(const struct step *s, struct contest *c, float *y, const float *x,
                        const float *bias, int threads)
 {
-    static const int rows[] = {1, 4, 8, 16, 32, 64, MOST};
-    double peak = bench_peak(threads) * (1 << s->w[0].kind);
-    for (int i = 0; i < 7; i++) {
-        double time = step_time(s, work, y, x, bias, rows[i], threads);
-        double rate = 2 * s->numbers * rows[i] / time * 1e-9;
-        printf("%-5s %d threads %4d rows %8.3f ms %6.1f GB/s %6.0f GOP/s", kind_name[s->w[0].kind],
-               threads, rows[i], time * 1e3, (double)s->bytes / time * 1e-9, rate);
-        if (peak > 0) printf(" %3.0f%%", 100 * rate / peak);
+    static const int rows[] = {1, 2, 4, 8, 16, 32, 64, MOST};
+    enum packed_kind kind = s->w[0].kind;
+    double peak[2];
+    for (int k = 0; k < c->sets; k++) peak[k] = peak_of(&c->set[k], kind, threads);
+    for (int i = 0; i < 8 * c->sets; i++) {
+        int m = rows[i / c->sets], k = i % c->sets;
+        if (kind == PACKED_F32 && k > 0) continue; /* the same kernel as of the first set */
+        double time = step_time(s, &c->work[k], y, x, bias, m, threads);
+        double rate = 2 * s->numbers * m / time * 1e-9;
+        printf("%-5s %-8s %d threads %4d rows %8.3f ms %6.1f GB/s %6.0f GOP/s", kind_name[kind],
+               c->set[k].name, threads, m, time * 1e3, (double)s->bytes / time * 1e-9, rate);
+        if (peak[k] > 0) printf(" %3.0f%% of %.0f", 100 * rate / peak[k], peak[k]);
         printf("\n");
     }
 }
@@ -103,20 +120,19 @@ static void bench_kind(const struct step *s, struct packed_work *work, float *y,
 int main(int argc, char **argv)
 {
     int given = argc > 1 ? atoi(argv[1]) : 0, all = omp_get_num_procs();
-    if (given < 0) bench_die("usage: bench_packed [threads]");
+    if (given < 0) bench_die("usage: bench_packed [threads [set]]");
+    struct contest c;
+    c.sets = bench_sets(c.set, argc > 2 ? argv[2] : NULL);
+    for (int k = 0; k < c.sets; k++) packed_open(&c.work[k], &c.set[k].isa);
     float *w = take_random((size_t)32000 * 512), *x = take_random((size_t)MOST * 2048);
     float *bias = take_random(32000), *y = take(sizeof *y * MOST * 32000);
-    struct packed_work work;
-    struct cpuid found = isa_read();
-    struct isa isa = isa_best(&found);
-    packed_open(&work, &isa);
     for (int kind = 0; kind < PACKED_KINDS; kind++) {
         struct step s = step_new(kind, w);
-        if (!given) bench_kind(&s, &work, y, x, bias, 1);
-        if (given || all > 1) bench_kind(&s, &work, y, x, bias, given ? given : all);
+        if (!given) bench_kind(&s, &c, y, x, bias, 1);
+        if (given || all > 1) bench_kind(&s, &c, y, x, bias, given ? given : all);
         free(s.panels);
     }
-    packed_close(&work);
+    for (int k = 0; k < c.sets; k++) packed_close(&c.work[k]);
     free(w);
     free(x);
     free(bias);

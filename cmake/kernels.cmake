@@ -3,6 +3,7 @@
 # architecture.
 
 file(GLOB kernel_sources CONFIGURE_DEPENDS src/ops/cpu/*kernels.c)
+list(FILTER kernel_sources EXCLUDE REGEX "amx_kernels\\.c$")
 set(flags_avx2 -mavx2 -mfma -mf16c)
 set(flags_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mprefer-vector-width=512)
 set(flags_dotprod -march=armv8.2-a+dotprod)
@@ -26,6 +27,19 @@ foreach(isa ${kernel_isas})
   heed_compile_kernels(kernels_${isa} ${isa} "${kernel_sources}" ${flags_${isa}})
   list(APPEND kernel_targets kernels_${isa})
 endforeach()
+
+# The kernels for AMX, where the compiler knows it. The tests compile them with an emulation, too.
+set(amx_source ${PROJECT_SOURCE_DIR}/src/ops/cpu/amx_kernels.c)
+set(flags_tiles -mamx-tile -mamx-int8 -mamx-bf16 -DAMX_INSTRUCTIONS)
+if(avx512 IN_LIST kernel_isas)
+  include(CheckCCompilerFlag)
+  check_c_compiler_flag("${flags_tiles}" HEED_AMX)
+  if(HEED_AMX)
+    heed_compile_kernels(kernels_amx amx ${amx_source} ${flags_avx512} ${flags_tiles})
+    list(APPEND kernel_targets kernels_amx)
+    target_compile_definitions(heed PUBLIC HEED_AMX)
+  endif()
+endif()
 
 foreach(target ${kernel_targets})
   target_sources(heed PRIVATE $<TARGET_OBJECTS:${target}>)

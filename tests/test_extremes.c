@@ -13,8 +13,8 @@
 #include "variants.h"
 
 /* The first is on every machine. */
-static const char *const cpus[] = {"cpu:baseline", "cpu:avx2", "cpu:avx512", "cpu:dotprod",
-                                   "cpu:i8mm",     NULL};
+static const char *const cpus[] = {"cpu:baseline", "cpu:avx2", "cpu:avx512", "cpu:amx",
+                                   "cpu:dotprod",  "cpu:i8mm", NULL};
 
 /* Runs a check on the device, or on each instruction set of this CPU. */
 static void on_each(void (*check)(const char *device, const void *what), const void *what)

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/random.h"
+#include "emulated.h"
 #include "ops/bf16.h"
 #include "ops/cpu/isa.h"
 
@@ -216,6 +217,18 @@ static void test_large(void **state)
     gemm_free(g);
 }
 
+/* Several parts of gemm_amx.c in each dimension, the last of them not full. */
+static void test_parts(void **state)
+{
+    (void)state;
+    static const struct shape shape[] = {{1040, 17, 40}, {17, 1040, 40},  {1030, 1030, 8},
+                                         {40, 40, 1100}, {1040, 20, 530}, {20, 1040, 530}};
+    struct gemm *g = gemm_new(2);
+    for (unsigned i = 0; i < 6 * 4; i++)
+        try_product(g, shape[i % 6], TYPE_BF16, i % 2 ? TYPE_BF16 : TYPE_F32, i / 6 | BETA | BIAS);
+    gemm_free(g);
+}
+
 /* ---- the promises ---- */
 
 /* A linear layer's three products: y = x wT, dx = dy w, dw += dyT x. */
@@ -337,6 +350,27 @@ static void choose_best(void)
     isa = isa_best(&c);
 }
 
+/* On a machine with AMX its kernels give the same bits as with emulated instructions. */
+static void test_real_amx(void **state)
+{
+    (void)state;
+    choose_best();
+    if (!isa.amx) skip();
+    struct gemm *real = gemm_new(2);
+    isa.amx = amx_emulated(ISA_AVX512);
+    struct gemm *emulated = gemm_new(2);
+    choose_best();
+    for (int i = 0; i < LAYERS * 3; i++) {
+        struct mat got = run_layer(real, layers[i / 3], i % 3, TYPE_BF16);
+        struct mat want = run_layer(emulated, layers[i / 3], i % 3, TYPE_BF16);
+        assert_true(same_rows(got, want, got.rows));
+        mat_free(got, false);
+        mat_free(want, false);
+    }
+    gemm_free(real);
+    gemm_free(emulated);
+}
+
 /* With the best of this machine everything; with less what depends on it. */
 static int group_best(void)
 {
@@ -344,7 +378,7 @@ static int group_best(void)
         cmocka_unit_test(test_products),      cmocka_unit_test(test_many),
         cmocka_unit_test(test_large),         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_rows),          cmocka_unit_test(test_openmp_setting),
-        cmocka_unit_test(test_kernels_taken),
+        cmocka_unit_test(test_kernels_taken), cmocka_unit_test(test_real_amx),
     };
     choose_best();
     return cmocka_run_group_tests_name("best", tests, NULL, NULL);
@@ -357,6 +391,7 @@ static int group_in_f32(void)
                                        cmocka_unit_test(test_rows)};
     choose_best();
     isa.bf16_products = false;
+    isa.amx = NULL;
     return cmocka_run_group_tests_name("bf16 in f32", tests, NULL, NULL);
 }
 
@@ -369,6 +404,23 @@ static int group_held(enum isa_level level)
     return cmocka_run_group_tests_name(isa_name(level), tests, NULL, NULL);
 }
 
+/* The kernels for AMX, emulated, with the rest of a level; with the best level, the promises too.
+ */
+static int group_amx(enum isa_level level)
+{
+    const struct CMUnitTest products[] = {cmocka_unit_test(test_products),
+                                          cmocka_unit_test(test_large),
+                                          cmocka_unit_test(test_parts)};
+    const struct CMUnitTest promises[] = {cmocka_unit_test(test_threads),
+                                          cmocka_unit_test(test_rows)};
+    choose_best();
+    bool best = isa.level == level;
+    if (!isa_hold(&isa, level)) return 0;
+    isa.amx = amx_emulated(level);
+    int failed = cmocka_run_group_tests_name("products by AMX", products, NULL, NULL);
+    return failed + (best ? cmocka_run_group_tests_name("AMX", promises, NULL, NULL) : 0);
+}
+
 /* With any argument: the first group alone */
 int main(int argc, char **argv)
 {
@@ -377,6 +429,6 @@ int main(int argc, char **argv)
     if (argc > 1) return failed;
     failed += group_in_f32();
     for (enum isa_level level = ISA_BASELINE; level < ISA_LEVELS; level++)
-        failed += group_held(level);
+        failed += group_held(level) + group_amx(level);
     return failed;
 }

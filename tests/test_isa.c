@@ -6,10 +6,12 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "emulated.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/isa.h"
 
@@ -21,6 +23,7 @@ enum {
     SKYLAKE_EBX7 = AVX2_EBX7 | 1 << 16 | 1 << 17 | 1 << 30, /* AVX512 F, DQ, BW; VL is bit 31 */
     VNNI_ECX7 = 1 << 11,
     BF16_EAX7_1 = 1 << 5,
+    AMX_EDX7 = 1 << 22 | 1 << 24 | 1 << 25, /* BF16, TILE, INT8 */
 };
 #define VL_EBX7 (1u << 31)
 
@@ -40,12 +43,21 @@ static struct cpuid skylake_server(void)
     c.xcr0 = 0xe7;
     return c;
 }
-/* Sapphire Rapids and its successors have the same flags, because AMX is not used. */
 static struct cpuid cooper_lake(void)
 {
     struct cpuid c = skylake_server();
     c.ecx7 = VNNI_ECX7;
     c.eax7_1 = BF16_EAX7_1;
+    return c;
+}
+/* Also the virtual machines on one that announce AMX and hide the leaf that describes its tiles:
+ * that leaf is not read. */
+static struct cpuid sapphire_rapids(void)
+{
+    struct cpuid c = cooper_lake();
+    c.edx7 = AMX_EDX7;
+    c.xcr0 = 0x600e7;
+    c.tile_permission = true;
     return c;
 }
 static struct cpuid zen4(void)
@@ -86,6 +98,7 @@ static void check(struct cpuid c, struct isa want)
     assert_int_equal(got.f32_pairs, want.f32_pairs);
     assert_int_equal(got.bf16_dot, want.bf16_dot);
     assert_int_equal(got.i8_dot, want.i8_dot);
+    assert_ptr_equal(got.amx, want.amx);
 }
 
 static const struct isa baseline = {.level = ISA_BASELINE}, avx2 = {.level = ISA_AVX2},
@@ -138,6 +151,73 @@ static void test_bf16(void **state)
     check(old, avx2);
 }
 
+#ifdef HEED_AMX
+static const struct amx_kernels *const real = &amx_real;
+#else
+static const struct amx_kernels *const real = NULL; /* the compiler does not know AMX */
+#endif
+
+/* Every flag counts, both bits of XCR0 and the permission; what is missing leaves AVX-512. */
+static void test_amx(void **state)
+{
+    (void)state;
+    struct isa with = intel_bf16;
+    with.amx = real;
+    check(sapphire_rapids(), with);
+    static const uint32_t flag[] = {1 << 22, 1 << 24, 1 << 25};
+    for (int i = 0; i < 3; i++) {
+        struct cpuid c = sapphire_rapids();
+        c.edx7 &= ~flag[i];
+        check(c, intel_bf16);
+    }
+    static const uint64_t xcr0[] = {0xe7, 0x200e7, 0x400e7};
+    for (int i = 0; i < 3; i++) {
+        struct cpuid c = sapphire_rapids();
+        c.xcr0 = xcr0[i];
+        check(c, intel_bf16);
+    }
+    struct cpuid c = sapphire_rapids();
+    c.tile_permission = false;
+    check(c, intel_bf16);
+    c = sapphire_rapids();
+    c.ecx7 = 0; /* no VNNI, which the kernels use too */
+    check(c, avx512);
+    c = sapphire_rapids();
+    c.ebx7 = AVX2_EBX7;
+    check(c, avx2);
+}
+
+static void wrong_i8(int32_t *sum, const uint8_t *a, const int8_t *b)
+{
+    amx_emulated(ISA_BASELINE)->product_i8(sum, a, b);
+    sum[200]++;
+}
+static void wrong_bf16(float *sum, const uint16_t *a, const uint16_t *b)
+{
+    amx_emulated(ISA_BASELINE)->product_bf16(sum, a, b);
+    sum[3]++;
+}
+
+/* AMX is given up where a product of one tile is wrong. */
+static void test_check_amx(void **state)
+{
+    (void)state;
+    struct amx_kernels amx = *amx_emulated(ISA_BASELINE);
+    struct isa isa = {.amx = &amx};
+    isa_check_amx(&isa);
+    assert_ptr_equal(isa.amx, &amx);
+    amx.product_i8 = wrong_i8;
+    isa_check_amx(&isa);
+    assert_null(isa.amx);
+    amx = *amx_emulated(ISA_BASELINE);
+    amx.product_bf16 = wrong_bf16;
+    isa.amx = &amx;
+    isa_check_amx(&isa);
+    assert_null(isa.amx);
+    isa_check_amx(&isa);
+    assert_null(isa.amx);
+}
+
 static void test_arm64(void **state)
 {
     (void)state;
@@ -183,7 +263,7 @@ static void check_hold(struct cpuid c, enum isa_level level)
     assert_true(isa_hold(&isa, level));
     assert_int_equal(isa.level, level);
     assert_int_equal(isa.dnnl, level == ISA_AVX512);
-    assert_false(isa.bf16_products || isa.f32_pairs || isa.bf16_dot || isa.i8_dot);
+    assert_false(isa.bf16_products || isa.f32_pairs || isa.bf16_dot || isa.i8_dot || isa.amx);
 }
 
 static void test_hold(void **state)
@@ -191,6 +271,7 @@ static void test_hold(void **state)
     (void)state;
     for (enum isa_level level = ISA_BASELINE; level < ISA_LEVELS; level++) {
         check_hold(zen4(), level);
+        check_hold(sapphire_rapids(), level);
         check_hold(neoverse_v1(), level);
         assert_int_equal(isa_named(isa_name(level)), level);
     }
@@ -225,6 +306,31 @@ static void test_this_machine(void **state)
 #endif
 }
 
+/* Linux names the processor's flags in /proc/cpuinfo. A device that asks for AMX is refused where
+ * the processor does not have it. */
+static void test_amx_here(void **state)
+{
+    (void)state;
+    struct cpuid c = isa_read();
+    struct isa isa = isa_best(&c);
+    char line[8192], *flags = NULL;
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    while (f && !flags && fgets(line, sizeof line, f))
+        if (!strncmp(line, "flags", 5)) flags = line;
+    if (f) fclose(f);
+    if (isa.amx) assert_true(flags && strstr(flags, " amx_tile") && strstr(flags, " amx_int8"));
+    struct backend *be;
+    struct heed_error err = {0};
+    enum heed_status status = cpu_open(&be, "amx", 1, &err);
+    assert_int_equal(status, isa.amx ? HEED_OK : HEED_EUNSUPPORTED);
+    if (status)
+        assert_non_null(strstr(err.text, "'cpu:amx', which this machine lacks"));
+    else
+        be->op->close(be);
+    assert_int_equal(cpu_open(&be, "tiles", 1, &err), HEED_EARG);
+    assert_non_null(strstr(err.text, "'cpu:amx'"));
+}
+
 /* heed_engine_note reports what is computed otherwise than asked for, and nothing else. */
 static void test_note(void **state)
 {
@@ -233,12 +339,16 @@ static void test_note(void **state)
     struct heed_error err = {0};
     struct cpuid c = isa_read();
     struct isa isa = isa_best(&c);
-    for (int bf16 = 0; bf16 < 2; bf16++) {
-        isa.bf16_products = bf16;
+    isa.amx = NULL;
+    for (int i = 0; i < 3; i++) {
+        bool bf16 = i > 0;
+        isa.bf16_products = i == 1;
+        if (i == 2) isa.amx = amx_emulated(isa.level);
         if (cpu_open_isa(&be, 1, &isa, &err)) fail_msg("%s", err.text);
         assert_null(be->op->note(be, HEED_F32));
         assert_int_equal(be->op->note(be, HEED_BF16) == NULL,
                          bf16 && gemm_in_bf16(cpu_of(be)->gemm));
+        if (isa.amx) assert_true(gemm_in_bf16(cpu_of(be)->gemm));
         be->op->close(be);
     }
 }
@@ -247,9 +357,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_levels),       cmocka_unit_test(test_parts_missing),
-        cmocka_unit_test(test_bf16),         cmocka_unit_test(test_arm64),
+        cmocka_unit_test(test_bf16),         cmocka_unit_test(test_amx),
+        cmocka_unit_test(test_check_amx),    cmocka_unit_test(test_arm64),
         cmocka_unit_test(test_includes),     cmocka_unit_test(test_hold),
-        cmocka_unit_test(test_this_machine), cmocka_unit_test(test_note),
+        cmocka_unit_test(test_this_machine), cmocka_unit_test(test_amx_here),
+        cmocka_unit_test(test_note),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

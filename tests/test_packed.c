@@ -10,25 +10,32 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "base/random.h"
+#include "emulated.h"
 #include "ops/bf16.h"
 #include "ops/cpu/isa.h"
 #include "ops/cpu/packed.h"
 #include "ops/quant.h"
 
-/* The levels, and the best of this machine */
-enum { ROWS = 33, BESIDE = 3, BEST = ISA_LEVELS, ISAS };
+/* The levels; the best of this machine; and the kernels for AMX, emulated, with the rest of each
+ * level */
+enum { ROWS = 33, BESIDE = 3, BEST = ISA_LEVELS, AMX, ISAS = AMX + ISA_LEVELS };
 #define MARK 1234.5f
 static const char *const kind_name[PACKED_KINDS] = {"f32", "bf16", "int8"};
 
 static const char *setting(int i)
 {
-    return i == BEST ? "best" : isa_name((enum isa_level)i);
+    static char emulated[32];
+    if (i == BEST) return "best";
+    if (i < BEST) return isa_name((enum isa_level)i);
+    snprintf(emulated, sizeof emulated, "AMX over %s", isa_name((enum isa_level)(i - AMX)));
+    return emulated;
 }
 
 /* false: an instruction set that this machine lacks */
@@ -36,7 +43,8 @@ static bool open_setting(struct packed_work *work, int i)
 {
     struct cpuid c = isa_read();
     struct isa isa = isa_best(&c);
-    if (i != BEST && !isa_hold(&isa, (enum isa_level)i)) return false;
+    if (i != BEST && !isa_hold(&isa, (enum isa_level)(i < BEST ? i : i - AMX))) return false;
+    if (i >= AMX) isa.amx = amx_emulated(isa.level);
     packed_open(work, &isa);
     return true;
 }
@@ -300,6 +308,57 @@ static void test_long(void **state)
     }
 }
 
+/* Sums of integers are exact, so every kernel of a level gives the same bits of int8. */
+static void test_same_bits(void **state)
+{
+    (void)state;
+    static const int k[] = {1, 64, 130, 2048};
+    for (int i = 0; i < 4 * ISA_LEVELS; i++) {
+        int level = i % ISA_LEVELS;
+        bool dots = level == ISA_AVX512; /* compares with the instructions for dot products, too */
+        struct packed_work plain, best, tiles;
+        if (!open_setting(&plain, level)) continue;
+        struct product p = product_new(PACKED_I8, 50, k[i / ISA_LEVELS], i % 2, false);
+        open_setting(&best, dots ? BEST : level);
+        open_setting(&tiles, AMX + level);
+        float *want = product_run(&p, &plain, 0, ROWS, 1),
+              *dot = product_run(&p, &best, 0, ROWS, 1);
+        float *got = product_run(&p, &tiles, 0, ROWS, 1);
+        assert_memory_equal(want, got, sizeof *want * ROWS * (size_t)p.w.n);
+        assert_memory_equal(want, dot, sizeof *want * ROWS * (size_t)p.w.n);
+        free(want);
+        free(dot);
+        free(got);
+        packed_close(&plain);
+        packed_close(&best);
+        packed_close(&tiles);
+        product_free(&p);
+    }
+}
+
+/* On a machine with AMX its kernels give the same bits as with emulated instructions. */
+static void test_real_amx(void **state)
+{
+    (void)state;
+    struct cpuid c = isa_read();
+    if (!isa_best(&c).amx) skip();
+    for (int i = 0; i < 4; i++) {
+        struct product p =
+            product_new(i / 2 ? PACKED_I8 : PACKED_BF16, 50, i % 2 ? 130 : 2048, true, false);
+        struct packed_work real, emulated;
+        open_setting(&real, BEST);
+        open_setting(&emulated, AMX + ISA_AVX512);
+        float *got = product_run(&p, &real, 0, ROWS, 2);
+        float *want = product_run(&p, &emulated, 0, ROWS, 1);
+        assert_memory_equal(got, want, sizeof *got * ROWS * (size_t)p.w.n);
+        free(got);
+        free(want);
+        packed_close(&real);
+        packed_close(&emulated);
+        product_free(&p);
+    }
+}
+
 /* ---- extremes ---- */
 
 /* Rows of zeros, and rows of numbers at the ends of what a float can hold, in x or in w */
@@ -381,7 +440,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_weights),    cmocka_unit_test(test_weights_i8),
         cmocka_unit_test(test_stacked),    cmocka_unit_test(test_products),
-        cmocka_unit_test(test_long),       cmocka_unit_test(test_extremes),
+        cmocka_unit_test(test_long),       cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_real_amx),   cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_largest_i8), cmocka_unit_test(test_nan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -499,16 +499,19 @@ enum heed_status cpu_open(struct backend **out, const char *isa, int threads,
                           struct heed_error *err)
 {
     struct cpuid found = isa_read();
-    struct isa best = isa_best(&found), held = best;
-    enum isa_level level = isa ? isa_named(isa) : best.level;
+    struct isa held = isa_best(&found);
+    isa_check_amx(&held);
+    const char *best = isa_name(held.level);
+    bool amx = isa && !strcmp(isa, "amx");
+    enum isa_level level = isa && !amx ? isa_named(isa) : held.level;
     if (level == ISA_LEVELS)
         return error_set(err, HEED_EARG,
-                         "device is 'cpu:%s', expected 'cpu', 'cpu:baseline', 'cpu:avx2' or "
-                         "'cpu:avx512', or on ARM64 'cpu:dotprod' or 'cpu:i8mm'",
+                         "device is 'cpu:%s', expected 'cpu', 'cpu:baseline', 'cpu:avx2', "
+                         "'cpu:avx512' or 'cpu:amx', or on ARM64 'cpu:dotprod' or 'cpu:i8mm'",
                          isa);
-    if (isa && !isa_hold(&held, level))
+    if (amx ? !held.amx : isa && !isa_hold(&held, level))
         return error_set(err, HEED_EUNSUPPORTED,
                          "device is 'cpu:%s', which this machine lacks; it has 'cpu:%s'", isa,
-                         isa_name(best.level));
+                         best);
     return cpu_open_isa(out, threads, &held, err);
 }

@@ -1,7 +1,8 @@
 /*
  * gemm.c - matrix products: chooses who computes them and keeps the first error.
  *
- * Place: between linear.c and the two ways to compute a product, gemm_dnnl.c and gemm_plain.c.
+ * Place: between linear.c and the three ways to compute a product: gemm_amx.c, gemm_dnnl.c and
+ * gemm_plain.c.
  * Order: gemm_open, gemm_run many times, gemm_status at sync, gemm_free.
  */
 #include "ops/cpu/gemm.h"
@@ -12,6 +13,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "ops/cpu/amx.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/isa.h"
 #include "ops/cpu/kernels.h"
@@ -26,7 +28,8 @@ struct gemm {
     int threads;
     struct isa isa;
     const struct isa_kernels *kernels;
-    struct gemm_dnnl *dnnl;   /* NULL: gemm_plain_run computes every product */
+    struct gemm_dnnl *dnnl;   /* NULL: oneDNN computes no product */
+    struct gemm_amx amx;      /* for bf16 products where isa.amx is set */
     struct wide a, b, c;      /* operands of bf16 products that are computed in f32 */
     void *work;               /* for gemm_plain_run; NULL until first needed */
     struct heed_error failed; /* the first failure that gemm_status has not returned yet */
@@ -44,7 +47,7 @@ static void run_plain(struct gemm *g, const struct gemm_job *j)
 
 bool gemm_in_bf16(const struct gemm *g)
 {
-    return g->dnnl && g->isa.bf16_products;
+    return g->isa.amx || (g->dnnl && g->isa.bf16_products);
 }
 
 bool gemm_kernel_taken(const char *name)
@@ -94,8 +97,11 @@ static enum heed_status run_widened(struct gemm *g, const struct gemm_job *j,
     return status;
 }
 
-static enum heed_status run_dnnl(struct gemm *g, const struct gemm_job *j, struct heed_error *err)
+/* HEED_EUNSUPPORTED: neither AMX nor oneDNN computes this product. */
+static enum heed_status run_fast(struct gemm *g, const struct gemm_job *j, struct heed_error *err)
 {
+    if (j->a.type == TYPE_BF16 && g->isa.amx)
+        return gemm_amx_run(&g->amx, j, g->isa.amx, g->threads, err);
     if (!g->dnnl) return HEED_EUNSUPPORTED;
     if (j->a.type == TYPE_BF16 && !gemm_in_bf16(g)) return run_widened(g, j, err);
     return gemm_dnnl_run(g->dnnl, j, err);
@@ -111,7 +117,7 @@ void gemm_run(struct gemm *g, const struct gemm_job *j)
     assert(j->c.cols == (j->tb ? j->b.rows : j->b.cols));
     if (j->c.rows == 0 || j->c.cols == 0 || g->failed.status != HEED_OK) return;
     struct heed_error err = {0};
-    enum heed_status status = run_dnnl(g, j, &err);
+    enum heed_status status = run_fast(g, j, &err);
     if (status == HEED_EUNSUPPORTED)
         run_plain(g, j);
     else if (status != HEED_OK)
@@ -150,6 +156,7 @@ void gemm_free(struct gemm *g)
 {
     if (!g) return;
     gemm_dnnl_free(g->dnnl);
+    gemm_amx_release(&g->amx);
     free(g->work);
     free(g->a.v);
     free(g->b.v);

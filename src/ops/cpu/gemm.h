@@ -1,9 +1,10 @@
 /*
  * gemm.h - the matrix products of the CPU backend.
  *
- * oneDNN computes a product (gemm_dnnl.c) where it was found at configure time and has a kernel for
- * it that keeps the promises below; plain C (gemm_plain.c) computes the others. gemm.c chooses.
- * Where products of bf16 are not faster than those of f32 (isa.h), the operands are widened to f32.
+ * The kernels for AMX compute products of bf16 (gemm_amx.c), where the processor has it. oneDNN
+ * computes a product (gemm_dnnl.c) where it was found at configure time and has a kernel for it
+ * that keeps the promises below; plain C (gemm_plain.c) computes the others. gemm.c chooses. Where
+ * products of bf16 are not faster than those of f32 (isa.h), the operands are widened to f32.
  *
  * Promises: the bits of c do not depend on the number of threads, and the bits of a row of c do not
  * depend on the number of rows of c, as long as that is a multiple of ROW_PAD. The caller
@@ -42,7 +43,7 @@ void gemm_run(struct gemm *g, const struct gemm_job *j);
 /* Returns the first failure since the last call, with its sentence in err; or HEED_OK. */
 enum heed_status gemm_status(struct gemm *g, struct heed_error *err);
 
-/* ---- private: the two ways to compute a product ---- */
+/* ---- private: two of the ways to compute a product; amx.h has the third ---- */
 
 static inline int gemm_inner(const struct gemm_job *j)
 {

@@ -2,9 +2,10 @@
  * isa.c - which instructions the CPU backend uses. See isa.h.
  *
  * A flag of CPUID says that the processor has an instruction, not that a program may use it: the
- * operating system must also save the registers that the instruction uses (XCR0). The flags of AMX
- * are not read, because no kernel for AMX is used: gemm_dnnl.c says why oneDNN's are not. On ARM64
- * the kernel of the operating system reports what a program may use.
+ * operating system must also save the registers that the instruction uses (XCR0), and let the
+ * process use the tiles of AMX. The leaf of CPUID that describes the tiles is not read: they are
+ * the same on all processors, and some virtual machines hide that leaf. On ARM64 the kernel of the
+ * operating system reports what a program may use.
  */
 #include "ops/cpu/isa.h"
 
@@ -14,7 +15,13 @@
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 #endif
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
+#include "ops/bf16.h"
+#include "ops/cpu/amx.h"
 #include "ops/cpu/attention.h"
 #include "ops/cpu/experts.h"
 #include "ops/cpu/kernels.h"
@@ -34,6 +41,9 @@ enum {
     EBX7_AVX512DQ = 1 << 17,
     EBX7_AVX512BW = 1 << 30,
     ECX7_AVX512_VNNI = 1 << 11,
+    EDX7_AMX_BF16 = 1 << 22,
+    EDX7_AMX_TILE = 1 << 24,
+    EDX7_AMX_INT8 = 1 << 25,
     EAX7_1_AVX512_BF16 = 1 << 5,
 };
 #define EBX7_AVX512VL (1u << 31)
@@ -49,8 +59,9 @@ enum {
     HWCAP2_OF_BF16 = 1 << 14,
 };
 
-/* State that the operating system saves: the registers of AVX, and those of AVX-512 too */
-enum { XCR0_AVX = 0x6, XCR0_AVX512 = 0xe6 };
+/* State that the operating system saves: the registers of AVX, those of AVX-512 too, and the tiles
+ * of AMX and their configuration */
+enum { XCR0_AVX = 0x6, XCR0_AVX512 = 0xe6, XCR0_AMX = 0x60000 };
 
 static bool has(uint64_t value, uint64_t bits)
 {
@@ -58,6 +69,24 @@ static bool has(uint64_t value, uint64_t bits)
 }
 
 #if defined(__x86_64__)
+/* Whether the processor has AMX and the operating system saves its registers */
+static bool has_amx(const struct cpuid *c)
+{
+    return has(c->edx7, EDX7_AMX_TILE | EDX7_AMX_INT8 | EDX7_AMX_BF16) && has(c->xcr0, XCR0_AMX);
+}
+
+/* Linux lets a process use the tiles only after it has asked for permission, because they make its
+ * signal frames larger. Permission is refused where a thread has a small alternate signal stack. */
+static bool ask_for_tiles(void)
+{
+#if defined(__linux__)
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+#else
+    return false;
+#endif
+}
+
 static uint64_t read_xcr0(void)
 {
     uint32_t low, high;
@@ -74,10 +103,11 @@ struct cpuid isa_read(void)
     __cpuid(1, unused, unused, c.ecx1, unused);
     if (highest >= 7) {
         uint32_t subleaves;
-        __cpuid_count(7, 0, subleaves, c.ebx7, c.ecx7, unused);
+        __cpuid_count(7, 0, subleaves, c.ebx7, c.ecx7, c.edx7);
         if (subleaves >= 1) __cpuid_count(7, 1, c.eax7_1, unused, unused, unused);
     }
     if (c.ecx1 & ECX1_OSXSAVE) c.xcr0 = read_xcr0();
+    if (has_amx(&c)) c.tile_permission = ask_for_tiles();
     (void)unused;
     return c;
 }
@@ -141,7 +171,39 @@ struct isa isa_best(const struct cpuid *c)
     isa.f32_pairs = avx512 && amd;
     isa.bf16_dot = bf16 && !intel;
     isa.i8_dot = avx512 && has(c->ecx7, ECX7_AVX512_VNNI);
+#ifdef HEED_AMX
+    /* its kernels use the dot products of int8 for a few rows */
+    if (isa.i8_dot && has_amx(c) && c->tile_permission) isa.amx = &amx_real;
+#endif
     return isa;
+}
+
+/* The numbers of the tiles are such that all sums are exact, in any order. */
+void isa_check_amx(struct isa *isa)
+{
+    enum { SIDE = AMX_SIDE, BYTES = AMX_TILE, NUMBERS = AMX_TILE / 2 };
+    uint8_t a[BYTES];
+    int8_t b[BYTES];
+    uint16_t x[NUMBERS], w[NUMBERS];
+    int32_t ints[SIDE * SIDE] = {0};
+    float floats[SIDE * SIDE] = {0};
+    if (!isa->amx) return;
+    for (int i = 0; i < BYTES; i++) a[i] = (uint8_t)(7 * i), b[i] = (int8_t)(i % 251 - 125);
+    for (int i = 0; i < NUMBERS; i++) x[i] = bf16_from_float((float)(i % 127 - 60));
+    for (int i = 0; i < NUMBERS; i++) w[i] = bf16_from_float((float)(i % 113 - 50));
+    isa->amx->product_i8(ints, a, b);
+    isa->amx->product_bf16(floats, x, w);
+    bool right = true;
+    for (int i = 0; i < SIDE * SIDE; i++) {
+        int r = i / SIDE, n = i % SIDE;
+        for (int k = 0; k < BYTES / SIDE; k++)
+            ints[i] -= a[r * BYTES / SIDE + k] * b[(k / 4 * SIDE + n) * 4 + k % 4];
+        for (int k = 0; k < AMX_DEEP; k++)
+            floats[i] -= bf16_to_float(x[r * AMX_DEEP + k]) *
+                         bf16_to_float(w[(k / 2 * SIDE + n) * 2 + k % 2]);
+        right &= ints[i] == 0 && floats[i] == 0;
+    }
+    if (!right) isa->amx = NULL;
 }
 
 bool isa_includes(enum isa_level best, enum isa_level level)

@@ -3,13 +3,15 @@
  * from it.
  *
  * Place: called once when a backend is opened; row kernels, products with packed weights and matrix
- * products all use the same choice. Order: isa_read, isa_best, and isa_hold where the name of the
- * device asks for a lower level. isa_best and isa_hold depend on their arguments alone, so a test
- * can try processors that the machine does not have.
+ * products all use the same choice. Order: isa_read, isa_best, isa_check_amx, and isa_hold where
+ * the name of the device asks for a lower level. All but isa_read depend on their arguments alone,
+ * so a test can try processors that the machine does not have.
  */
 #ifndef HEED_OPS_CPU_ISA_H
 #define HEED_OPS_CPU_ISA_H
 #include "ops/cpu/gemm.h"
+
+struct amx_kernels; /* amx.h */
 
 /* The levels that kernel files are compiled for. The baseline is what every processor of its
  * architecture has; on ARM64 that includes NEON. The others are of x86-64 (AVX2, AVX-512) or of
@@ -20,12 +22,13 @@ enum isa_level { ISA_BASELINE, ISA_AVX2, ISA_AVX512, ISA_DOTPROD, ISA_I8MM, ISA_
 /* What CPUID, XGETBV and the operating system report. All zero: a processor of another
  * architecture. */
 struct cpuid {
-    char vendor[13];        /* leaf 0 */
-    uint32_t ecx1;          /* leaf 1 */
-    uint32_t ebx7, ecx7;    /* leaf 7 */
-    uint32_t eax7_1;        /* leaf 7, subleaf 1 */
-    uint64_t xcr0;          /* which registers the operating system saves */
-    uint64_t hwcap, hwcap2; /* ARM64: AT_HWCAP and AT_HWCAP2 of getauxval */
+    char vendor[13];           /* leaf 0 */
+    uint32_t ecx1;             /* leaf 1 */
+    uint32_t ebx7, ecx7, edx7; /* leaf 7 */
+    uint32_t eax7_1;           /* leaf 7, subleaf 1 */
+    uint64_t xcr0;             /* which registers the operating system saves */
+    bool tile_permission;      /* whether it has let this process use the tiles of AMX */
+    uint64_t hwcap, hwcap2;    /* ARM64: AT_HWCAP and AT_HWCAP2 of getauxval */
 };
 
 struct isa {
@@ -35,11 +38,16 @@ struct isa {
                          * widened and the products computed in f32 */
     /* products with packed weights, see packed_kernels.c */
     bool f32_pairs, bf16_dot, i8_dot;
+    const struct amx_kernels *amx; /* NULL: AMX is not used */
 };
 
+/* Where the processor has AMX, this asks the operating system for permission to use it, for the
+ * whole process. */
 struct cpuid isa_read(void);
 /* The fastest choice that works on this processor. */
 struct isa isa_best(const struct cpuid *c);
+/* Multiplies two tiles of each type and gives up AMX where the result is not that of plain C. */
+void isa_check_amx(struct isa *isa);
 /* Whether a processor whose best level is `best` has `level` too. */
 bool isa_includes(enum isa_level best, enum isa_level level);
 /* Limits *isa to the instructions of `level`; false: the processor does not have that level. */

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "ops/bf16.h"
+#include "ops/cpu/amx.h"
 #include "ops/cpu/isa.h"
 #include "ops/panels.h"
 #include "ops/quant.h"
@@ -214,6 +215,8 @@ void packed_open(struct packed_work *work, const struct isa *isa)
     if (isa->bf16_dot) work->kernel[PACKED_BF16] = packed_dot + PACKED_BF16;
     if (isa->i8_dot) work->kernel[PACKED_I8] = packed_dot + PACKED_I8;
 #endif
+    for (int kind = 0; kind < PACKED_KINDS && isa->amx; kind++)
+        if (isa->amx->packed[kind].run) work->kernel[kind] = isa->amx->packed + kind;
 }
 
 void packed_close(struct packed_work *work)

@@ -2,8 +2,8 @@
  * packed_rows.h - what the kernels of products with packed weights share: how rows of x are
  * rounded, and what is done to the sums of a tile before they are stored in y.
  *
- * Place: included by packed_kernels.c. Kernels that compute the same sums of integers give the same
- * bits of y, because they share this code.
+ * Place: included by packed_kernels.c and amx_kernels.c. Kernels that compute the same sums of
+ * integers give the same bits of y, because they share this code.
  */
 #ifndef HEED_OPS_CPU_PACKED_ROWS_H
 #define HEED_OPS_CPU_PACKED_ROWS_H
