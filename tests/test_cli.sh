@@ -42,6 +42,10 @@ commands='vocab train translate attention score tree evaluate average quantize'
 
 run --version
 expect 0 out '^heed [0-9]+\.[0-9]+\.[0-9]+$'
+expect 0 out '^CPU kernels: ([a-z0-9]+) \(of .*baseline\)$'
+[ -n "${HEED_DEVICE:-}" ] || expect 0 out '^CPU kernels: ([a-z0-9]+) \(of \1[,)]'
+HEED_DEVICE='' HEED_ISA=baseline run --version
+expect 0 out '^CPU kernels: baseline \(of '
 run --help
 for c in $commands; do expect 0 out "^  $c  "; done
 run help

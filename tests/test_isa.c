@@ -327,6 +327,8 @@ static void test_amx_here(void **state)
         assert_non_null(strstr(err.text, "'cpu:amx', which this machine lacks"));
     else
         be->op->close(be);
+    assert_string_equal(cpu_isa(0), isa.amx ? "amx" : isa_name(isa.level));
+    assert_string_equal(cpu_isa(isa.amx != NULL), isa_name(isa.level));
     assert_int_equal(cpu_open(&be, "tiles", 1, &err), HEED_EARG);
     assert_non_null(strstr(err.text, "'cpu:amx'"));
 }

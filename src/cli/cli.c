@@ -59,6 +59,24 @@ int cli_misuse(const char *format, ...)
     return CLI_MISUSE;
 }
 
+void cli_read_isa(void)
+{
+    const char *isa = getenv("HEED_ISA"), *device = getenv("HEED_DEVICE");
+    char name[CLI_PATH_MAX];
+    if (!isa || !*isa || (device && *device)) return;
+    snprintf(name, sizeof name, "cpu:%s", isa);
+    setenv("HEED_DEVICE", name, 1);
+}
+
+/* The variable of the environment that named the device, for an error; "": none did. */
+static const char *named_by(const char *device)
+{
+    const char *isa = getenv("HEED_ISA");
+    if (device != getenv("HEED_DEVICE")) return "";
+    return isa && !strncmp(device, "cpu:", 4) && !strcmp(device + 4, isa) ? "HEED_ISA: "
+                                                                          : "HEED_DEVICE: ";
+}
+
 const char *cli_device(void)
 {
     const char *device = getenv("HEED_DEVICE");
@@ -69,8 +87,7 @@ struct heed_engine *cli_engine_open(const char *device, int threads)
 {
     struct heed_error err = {0};
     struct heed_engine *e = heed_engine_open(device, threads, &err);
-    const char *from = device == getenv("HEED_DEVICE") ? "HEED_DEVICE: " : "";
-    if (!e) cli_failure("%s%s", from, err.text);
+    if (!e) cli_failure("%s%s", named_by(device), err.text);
     return e;
 }
 

@@ -18,9 +18,12 @@ int cli_misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 bool cli_terminal(int fd);
 
 struct heed_engine;
+/* Called once, first: HEED_ISA=avx2 in the environment becomes HEED_DEVICE=cpu:avx2, where that is
+ * not set. */
+void cli_read_isa(void);
 /* The default of --device: what HEED_DEVICE says, else "cpu". */
 const char *cli_device(void);
-/* The engine of a device; NULL after a sentence, which names HEED_DEVICE where that chose it. */
+/* The engine of a device; NULL after a sentence, which names the variable that chose it. */
 struct heed_engine *cli_engine_open(const char *device, int threads);
 
 /* Flushes stdout; CLI_FAILURE with a sentence when anything written since the start was lost. */

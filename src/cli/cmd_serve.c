@@ -126,7 +126,7 @@ int cmd_serve(int argc, char **argv)
          .string = &o->access_log},
         {"quiet", NULL, "print errors only", .flag = &c.quiet},
         {.help = "machine"},
-        {"device", "DEVICE", "cpu[:avx512|:avx2|:baseline], cuda:N or ref, the slow oracle",
+        {"device", "DEVICE", "cpu, cpu:avx2 (see heed --version), cuda:N or ref, the slow oracle",
          .string = &o->device},
         {"threads", "N", "of each model; 0: all cores", .integer = &o->threads, .max = 4096},
         {"sessions", "N", "of each model, which share its threads: see docs/serving.md",

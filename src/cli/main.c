@@ -43,15 +43,29 @@ static int help(void)
     for (int i = 0; i < COMMANDS; i++) {
         printf("  %-12s%s\n", commands[i].name, commands[i].summary);
     }
-    puts(
-        "\n`heed help COMMAND` explains one; `heed --version` prints the version. The environment\n"
-        "variable HEED_DEVICE is the default of --device, such as cpu:avx2: no newer instructions\n"
-        "than AVX2. Exit codes: 0 done, 1 failure, 2 wrong usage.\n\n"
-        "example:\n"
-        "  heed translate --to de \"A dog runs.\"\n"
-        "  heed vocab --size 8000 --out vocab.model train.tsv\n"
-        "  heed train --pairs train.tsv --vocab vocab.model --preset small --out model\n"
-        "  echo \"A dog runs.\" | heed translate --model model");
+    puts("\n`heed help COMMAND` explains one; `heed --version` prints the version, and which "
+         "kernels\n"
+         "the CPU has. The environment variable HEED_DEVICE is the default of --device, such as\n"
+         "cpu:avx2: no newer instructions than AVX2. HEED_ISA=avx2 says the same. Exit codes: 0 "
+         "done,\n"
+         "1 failure, 2 wrong usage.\n\n"
+         "example:\n"
+         "  heed translate --to de \"A dog runs.\"\n"
+         "  heed vocab --size 8000 --out vocab.model train.tsv\n"
+         "  heed train --pairs train.tsv --vocab vocab.model --preset small --out model\n"
+         "  echo \"A dog runs.\" | heed translate --model model");
+    return cli_flush();
+}
+
+/* "CPU kernels: avx2 (of avx512, avx2, baseline)" */
+static int version(void)
+{
+    const char *device = cli_device(), *name;
+    bool held = strncmp(device, "cpu:", strlen("cpu:")) == 0;
+    printf("heed %s\nCPU kernels: %s (of", heed_version(),
+           held ? device + strlen("cpu:") : heed_cpu_kernels(0));
+    for (int i = 0; (name = heed_cpu_kernels(i)); i++) printf("%s %s", i ? "," : "", name);
+    puts(")");
     return cli_flush();
 }
 
@@ -86,16 +100,14 @@ static void occupy_standard_descriptors(void)
 int main(int argc, char **argv)
 {
     occupy_standard_descriptors();
+    cli_read_isa();
     /* then write fails on a closed pipe or at the limit of a file's size, like on a full disk */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
 
     const char *name = argc > 1 ? argv[1] : NULL;
     if (!name) return cli_misuse("no command given; see heed --help");
-    if (strcmp(name, "--version") == 0) {
-        printf("heed %s\n", heed_version());
-        return cli_flush();
-    }
+    if (strcmp(name, "--version") == 0) return version();
     bool asks_help =
         strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0;
     if (asks_help && argc == 2) return help();

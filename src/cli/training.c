@@ -217,7 +217,7 @@ void training_machine_options(struct option_table *table, struct training *t)
 {
     const struct option option[] = {
         {.help = "machine"},
-        {"device", "DEVICE", "cpu[:avx512|:avx2|:baseline], cuda:N or ref (slow, for checks)",
+        {"device", "DEVICE", "cpu, cpu:avx2 (see heed --version), cuda:N or ref (slow, for checks)",
          .string = &t->device},
         {"threads", "N", "threads that compute; 0: all cores", .integer = &t->threads, .max = 4096},
         {"precision", NULL, "precision of the arithmetic", .string = &t->precision,

@@ -46,7 +46,7 @@ void translator_options(struct translator *t, struct option *out)
          .given = &t->given.seed},
         {"weights", NULL, "type of the weights; smaller is faster", .string = &t->weights,
          .choices = "stored|f32|bf16|int8"},
-        {"device", "DEVICE", "cpu[:avx512|:avx2|:baseline], cuda:N or ref, the slow oracle",
+        {"device", "DEVICE", "cpu, cpu:avx2 (see heed --version), cuda:N or ref, the slow oracle",
          .string = &t->device},
         {"threads", "N", "0: all cores", .integer = &t->threads, .max = 4096},
         {"quiet", NULL, "print errors only", .flag = &t->quiet},

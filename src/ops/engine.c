@@ -39,6 +39,11 @@ struct heed_engine *heed_engine_open(const char *device, int threads, struct hee
     return e;
 }
 
+const char *heed_cpu_kernels(int i)
+{
+    return cpu_isa(i);
+}
+
 const char *heed_engine_note(const struct heed_engine *e, enum heed_precision precision)
 {
     return e && e->be->op->note ? e->be->op->note(e->be, precision) : NULL;

@@ -515,3 +515,15 @@ enum heed_status cpu_open(struct backend **out, const char *isa, int threads,
                          best);
     return cpu_open_isa(out, threads, &held, err);
 }
+
+const char *cpu_isa(int i)
+{
+    struct cpuid found = isa_read();
+    struct isa best = isa_best(&found);
+    isa_check_amx(&best);
+    if (best.amx && i-- == 0) return "amx";
+    for (int level = ISA_LEVELS - 1; level >= 0 && i >= 0; level--)
+        if (isa_includes(best.level, (enum isa_level)level) && i-- == 0)
+            return isa_name((enum isa_level)level);
+    return NULL;
+}
