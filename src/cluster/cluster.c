@@ -11,14 +11,8 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "base/error.h"
-
-double cluster_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* ---- messages ---- */
 
@@ -82,7 +76,7 @@ enum { YIELDS = 200, NAP_NS = 50000 };
 
 enum heed_status cluster_wait(struct heed_cluster *c, struct transfers *t, struct heed_error *err)
 {
-    double began = cluster_now();
+    double began = clock_now();
     bool done = false;
     enum heed_status s = HEED_OK;
     for (int i = 0; !(s = cluster_test(c, t, &done, err)) && !done; i++) {
@@ -91,7 +85,7 @@ enum heed_status cluster_wait(struct heed_cluster *c, struct transfers *t, struc
         else
             nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
     }
-    c->waited += cluster_now() - began;
+    c->waited += clock_now() - began;
     return s;
 }
 

@@ -100,6 +100,5 @@ enum heed_status cluster_failed(struct heed_cluster *c, enum heed_status status,
 enum heed_status pulse_open(struct heed_cluster *c, struct heed_error *err);
 /* Waits until every rank has come to this call. */
 void pulse_close(struct heed_cluster *c);
-double cluster_now(void);
 
 #endif

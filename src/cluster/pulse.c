@@ -15,6 +15,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "cluster/cluster.h"
 
@@ -73,7 +74,7 @@ static bool peer_speak(struct heed_cluster *c, int i, bool due, bool closing)
 static int look(struct heed_cluster *c, bool closing, bool *over)
 {
     struct pulse *p = c->pulse;
-    double now = cluster_now(), limit = SILENCE_S + SILENCE_MORE_S * c->rank;
+    double now = clock_now(), limit = SILENCE_S + SILENCE_MORE_S * c->rank;
     bool due = now - p->sent >= EVERY_S, paused = now - p->looked > PAUSED_S;
     int lost = -1;
     if (limit > SILENCE_MOST_S) limit = SILENCE_MOST_S;
@@ -96,7 +97,7 @@ static int look(struct heed_cluster *c, bool closing, bool *over)
 static void end_job(struct heed_cluster *c, int lost)
 {
     char text[sizeof((struct heed_error *)0)->text];
-    double silent = cluster_now() - c->pulse->peer[lost].heard;
+    double silent = clock_now() - c->pulse->peer[lost].heard;
     snprintf(text, sizeof text,
              "rank %d on host %s has not answered rank %d on host %s for %.0f seconds", lost,
              c->host[lost], c->rank, c->host[c->rank], silent);
@@ -130,8 +131,8 @@ static void move_messages(struct heed_cluster *c)
     bool found;
     int from;
     size_t bytes;
-    double began = cluster_now();
-    while (atomic_load(&c->busy) && cluster_now() - began < (double)IDLE_NS * 1e-9) {
+    double began = clock_now();
+    while (atomic_load(&c->busy) && clock_now() - began < (double)IDLE_NS * 1e-9) {
         pthread_mutex_lock(&c->lock);
         wire_probe(c->wire, TAG_NEVER_SENT, &found, &from, &bytes);
         pthread_mutex_unlock(&c->lock);
@@ -190,7 +191,7 @@ enum heed_status pulse_open(struct heed_cluster *c, struct heed_error *err)
     }
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
-    p->looked = cluster_now();
+    p->looked = clock_now();
     for (int i = 0; i < c->ranks; i++) {
         struct peer *x = &p->peer[i];
         x->heard = p->looked;

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/locale.h"
 #include "ops/engine.h"
@@ -31,16 +32,9 @@ enum { EXPERIMENTS = sizeof EXPERIMENT / sizeof *EXPERIMENT, FILE_MOST = 16 << 2
 
 /* ---- small things ---- */
 
-double study_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 bool study_stopping(const struct heed_study *s)
 {
-    return atomic_load(&s->stop) || (s->deadline > 0 && study_now() >= s->deadline);
+    return atomic_load(&s->stop) || (s->deadline > 0 && clock_now() >= s->deadline);
 }
 
 void heed_study_stop(struct heed_study *s)
@@ -145,12 +139,12 @@ enum heed_status study_lock(const struct heed_study *s, int *fd, struct heed_err
 {
     const struct timespec pause = {.tv_nsec = 50000000};
     const double patience = 600, patience_stopping = 5; /* seconds */
-    double began = study_now();
+    double began = clock_now();
     int lock = open(s->o.out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (lock < 0) return error_errno(err, "cannot open directory %s", s->o.out);
     while (flock(lock, LOCK_EX | LOCK_NB) != 0) {
         double limit = atomic_load(&s->stop) ? patience_stopping : patience;
-        if ((errno != EWOULDBLOCK && errno != EINTR) || study_now() > began + limit) {
+        if ((errno != EWOULDBLOCK && errno != EINTR) || clock_now() > began + limit) {
             enum heed_status st = error_errno(err, "cannot lock directory %s", s->o.out);
             close(lock);
             return st;
@@ -409,7 +403,7 @@ enum heed_status heed_study_run(struct heed_study *s, struct heed_error *err)
     if (!s) return error_null(err, "study");
     struct heed_error first = {0};
     bool more = true;
-    s->deadline = s->o.minutes > 0 ? study_now() + s->o.minutes * 60 : 0;
+    s->deadline = s->o.minutes > 0 ? clock_now() + s->o.minutes * 60 : 0;
     enum heed_status st = HEED_OK;
     while (!st && more && !study_stopping(s) && !first.status) st = pass(s, &more, &first);
     st = heed_study_report(s, err);

@@ -56,7 +56,6 @@ struct heed_study {
     atomic_bool stop;
 };
 
-double study_now(void);
 /* Whether heed_study_stop was called or the time is over. */
 bool study_stopping(const struct heed_study *s);
 enum heed_status study_add_row(struct heed_study *s, int number, const char *name,

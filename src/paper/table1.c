@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "ops/engine.h"
 #include "paper/path.h"
@@ -57,10 +58,10 @@ static enum heed_status fastest(struct layer *l, void (*call)(struct layer *), d
     enum heed_status st = HEED_OK;
     *ms = INFINITY;
     for (int i = 0; (i <= LEAST || sum < least_seconds) && !st; i++) {
-        double began = study_now();
+        double began = clock_now();
         call(l);
         st = l->be->op->sync(l->be, err);
-        double took = study_now() - began;
+        double took = clock_now() - began;
         if (!i) continue;
         sum += took;
         *ms = fmin(*ms, took * 1e3);

@@ -8,23 +8,16 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "train/trainer.h"
-
-double trainer_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* ---- events ---- */
 
 struct heed_event trainer_event(const struct heed_trainer *t, enum heed_event_kind kind)
 {
-    double seconds = trainer_now() - t->start;
+    double seconds = clock_now() - t->start;
     int64_t done = t->at.step - t->first_step, left = t->o.steps - t->at.step;
     return (struct heed_event){.kind = kind,
                                .step = t->at.step,

@@ -66,7 +66,6 @@ struct heed_trainer {
 };
 _Static_assert(ATOMIC_BOOL_LOCK_FREE == 2, "a signal handler may set it");
 
-double trainer_now(void);
 struct checkpoint checkpoint_of(const struct heed_trainer *t);
 /* Experts of all layers together. */
 int trainer_experts(const struct heed_trainer *t);

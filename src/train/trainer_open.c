@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "corpus/pairs.h"
@@ -390,7 +391,7 @@ struct heed_trainer *heed_trainer_open(struct heed_engine *e, const struct heed_
     t->o = *o;
     t->cluster = o->cluster;
     t->lock = -1;
-    t->start = trainer_now();
+    t->start = clock_now();
     atomic_init(&t->stop, false);
     if (open_all(t, e, err)) {
         heed_trainer_free(t);

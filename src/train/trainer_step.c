@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "model/config.h"
@@ -29,9 +30,9 @@ static enum heed_status fetch(struct heed_trainer *t, int shard, struct heed_err
 {
     const struct packed *b;
     if (t->ahead.target_tokens) return HEED_OK;
-    double began = trainer_now();
+    double began = clock_now();
     enum heed_status s = batch_next(t->shard[shard].batches, &b, &t->after_ahead, err);
-    t->text_waited += trainer_now() - began;
+    t->text_waited += clock_now() - began;
     if (s) return s;
     run_ahead(t->run, b);
     t->ahead = (struct work){b->rows_src, b->rows_tgt, model_flops(&t->o.config, b)};
@@ -298,13 +299,13 @@ static double waited(const struct heed_trainer *t)
 
 enum heed_status trainer_step(struct heed_trainer *t, struct heed_error *err)
 {
-    double began = trainer_now(), waited_before = waited(t), text_before = t->text_waited;
+    double began = clock_now(), waited_before = waited(t), text_before = t->text_waited;
     struct outcome out = {0};
     t->at.step++;
     if (t->load) memset(t->load, 0, (size_t)trainer_experts(t) * sizeof *t->load);
     enum heed_status s = t->exchange ? step_of_shards(t, &out, err) : step_of_one(t, &out, err);
     if (s) return s;
-    double rate = (double)out.work.target_tokens / (trainer_now() - began);
+    double rate = (double)out.work.target_tokens / (clock_now() - began);
     t->rate = t->rate > 0 ? 0.9 * t->rate + 0.1 * rate : rate;
     struct heed_event e = trainer_event(t, HEED_EVENT_STEP);
     e.loss = out.smoothed / (double)out.work.target_tokens;
