@@ -21,6 +21,7 @@
  */
 #include "corpus/batch.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "corpus/crew.h"
@@ -91,6 +92,7 @@ struct batches {
     int turn;         /* the stage that batches are taken from */
     int64_t at;       /* the number of its next batch */
     bool finished;    /* the last batch was handed out */
+    double waited;    /* seconds that stage_wait took */
     double epochs;    /* how many were read, up to the batch that was handed out last */
     int64_t *of_file; /* [corpus.n] pairs of each file */
     struct packed packed;
@@ -465,8 +467,10 @@ static enum heed_status stage_wait(struct batches *s, struct stage **out, struct
     *out = NULL;
     while (!s->finished) {
         struct stage *g = &s->stage[s->turn];
+        double began = clock_now();
         pthread_mutex_lock(&s->lock);
         while (!g->ready && !s->over) pthread_cond_wait(&s->changed, &s->lock);
+        s->waited += clock_now() - began;
         bool ready = g->ready;
         if (!ready && s->status && err) *err = s->err;
         pthread_mutex_unlock(&s->lock);
@@ -484,6 +488,11 @@ static enum heed_status stage_wait(struct batches *s, struct stage **out, struct
         pthread_mutex_unlock(&s->lock);
     }
     return HEED_OK;
+}
+
+double batch_waited(const struct batches *s)
+{
+    return s->waited;
 }
 
 static enum heed_status span_pack(struct batches *s, const struct stage *g,

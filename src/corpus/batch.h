@@ -77,6 +77,8 @@ enum heed_status batch_open(struct batches **out, const struct batch_options *o,
 enum heed_status batch_next(struct batches *s, const struct packed **b, struct batch_cursor *after,
                             struct heed_error *err);
 struct batch_counts batch_counted(struct batches *s);
+/* Seconds in which batch_next has waited for text that was not tokenized yet. */
+double batch_waited(const struct batches *s);
 
 /* What a run has read of a file of its corpus. */
 struct batch_file {

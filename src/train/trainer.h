@@ -58,7 +58,6 @@ struct heed_trainer {
     struct batch_cursor after_ahead; /* cursor of the batch after that one */
     int64_t saved;                   /* step of the newest checkpoint; 0: none */
     double start, rate;              /* seconds; target tokens per second, smoothed */
-    double text_waited;              /* seconds that this rank has waited for batches */
     char trouble[768];               /* why the newest checkpoint could not be used; "": it was */
     int64_t first_step;              /* step at which this process began; for the time left */
     bool stopping;                   /* all ranks know that one of them was asked to stop */

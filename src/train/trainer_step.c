@@ -30,9 +30,7 @@ static enum heed_status fetch(struct heed_trainer *t, int shard, struct heed_err
 {
     const struct packed *b;
     if (t->ahead.target_tokens) return HEED_OK;
-    double began = clock_now();
     enum heed_status s = batch_next(t->shard[shard].batches, &b, &t->after_ahead, err);
-    t->text_waited += clock_now() - began;
     if (s) return s;
     run_ahead(t->run, b);
     t->ahead = (struct work){b->rows_src, b->rows_tgt, model_flops(&t->o.config, b)};
@@ -297,9 +295,17 @@ static double waited(const struct heed_trainer *t)
            (t->link.open ? t->be->op->link->waited(t->be) : 0);
 }
 
+/* ... in which it waited for text */
+static double text_waited(const struct heed_trainer *t)
+{
+    double seconds = 0;
+    for (int i = 0; i < t->shards; i++) seconds += batch_waited(t->shard[i].batches);
+    return seconds;
+}
+
 enum heed_status trainer_step(struct heed_trainer *t, struct heed_error *err)
 {
-    double began = clock_now(), waited_before = waited(t), text_before = t->text_waited;
+    double began = clock_now(), waited_before = waited(t), text_before = text_waited(t);
     struct outcome out = {0};
     t->at.step++;
     if (t->load) memset(t->load, 0, (size_t)trainer_experts(t) * sizeof *t->load);
@@ -314,7 +320,7 @@ enum heed_status trainer_step(struct heed_trainer *t, struct heed_error *err)
     e.target_tokens = out.work.target_tokens;
     e.flops = out.work.flops;
     e.waited = waited(t) - waited_before;
-    e.text_waited = t->text_waited - text_before;
+    e.text_waited = text_waited(t) - text_before;
     event_experts(t, &e);
     return after_update(t, &e, &out.update, err);
 }
