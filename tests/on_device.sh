@@ -9,7 +9,7 @@
 # BUILD_DIRECTORY/heed-device.tar.xz: programs, tests and benchmarks, as far as they are built, what they
 # read, and the shared libraries they need besides those of the C library and of CUDA. There:
 #
-#     tar xf heed-device.tar.xz && heed-device/run.sh [tests] [bench] [choices] [variants] [cluster] ...
+#     tar xf heed-device.tar.xz && heed-device/run.sh [tests] [bench] [cpu] [variants] [cluster] ...
 #
 # run.sh goes on after failures, prints what matters and leaves the rest in $OUT or heed-device/out.
 set -eu
@@ -25,10 +25,10 @@ take() {
 }
 
 cp "$build/heed" "$top/bin"
-for name in ops extremes device golden golden_beam packed_forms search_forms train session lost_device layers; do
+for name in ops extremes device golden golden_beam packed_forms search_forms train session lost_device layers amx packed gemm; do
     take "$build/tests/test_$name"
 done
-for name in train translate length attention_cuda choices_cuda; do take "$build/benchmarks/bench_$name"; done
+for name in train translate length attention_cuda choices_cuda packed gemm; do take "$build/benchmarks/bench_$name"; done
 cp -r "$root/tests/golden" "$top/tests"
 cp "$root/tests/on_device_run.sh" "$top/run.sh"
 cp "$root/tests/on_device_cluster.sh" "$top/cluster.sh"

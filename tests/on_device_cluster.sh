@@ -26,12 +26,8 @@ fail() {
     failures=$((failures + 1))
 }
 
-# mpi N COMMAND...
-mpi() {
-    local n=$1
-    shift
-    mpirun --allow-run-as-root --oversubscribe --bind-to none -n "$n" "$@"
-}
+# followed by the number of ranks and a command
+mpi=(mpirun --allow-run-as-root --oversubscribe --bind-to none -n)
 
 mps_start() {
     [ -z "$mps" ] && command -v nvidia-cuda-mps-control >/dev/null || return 1
@@ -70,8 +66,9 @@ trained() {
     status=$?
     [ -f "$dir/$name/log.jsonl" ] && cp "$dir/$name/log.jsonl" "$out/$name.jsonl"
     if [ $status != 0 ]; then
-        echo "        $name ended with status $status: $(grep -E 'heed:|NCCL|rank' "$out/$name.err" "$out/$name.out" |
-            cut -d: -f2- | cut -c1-300 | sort -u | head -8)"
+        echo "        $name ended with status $status: $(grep -hE 'heed:|NCCL|rank' "$out/$name.err" "$out/$name.out" |
+            cut -c1-300 | sort -u | head -8)"
+        head -n 3 "$out/$name.err" | cut -c1-300
         return 1
     fi
     echo "good    $name: step $(steps "$name") ms, of which waited $(awk -v x="$(mean "$name" waited)" 'BEGIN { printf "%.2f", x * 1000 }')," \
@@ -110,7 +107,7 @@ find_nccl() {
             # shellcheck disable=SC2206 # one word a variable
             nccl=(env NCCL_MULTI_RANK_GPU_ENABLE=1 NCCL_DEBUG=WARN $set)
             rm -rf "$dir/try"
-            if trained 45 try mpi 2 "${nccl[@]}" "${small[@]}" --steps 4 --link nccl >"$out/try"; then
+            if trained 45 try "${mpi[@]}" 2 "${nccl[@]}" "${small[@]}" --steps 4 --link nccl >"$out/try"; then
                 nccl_with=$with
                 echo "two ranks share the GPU by NCCL with: $with ${nccl[*]:1}"
                 return 0
@@ -128,25 +125,25 @@ find_nccl() {
 part_same() {
     local n
     trained 60 alone "${small[@]}" --steps 60 || fail alone
-    trained 60 one_host mpi 1 "${small[@]}" --steps 60 --link host || fail one_host
-    trained 60 one_nccl mpi 1 "${small[@]}" --steps 60 --link nccl || fail one_nccl
-    trained 60 two_host mpi 2 "${small[@]}" --steps 60 --link host || fail two_host
-    trained 60 two_auto mpi 2 "${small[@]}" --steps 60 || fail two_auto
+    trained 60 one_host "${mpi[@]}" 1 "${small[@]}" --steps 60 --link host || fail one_host
+    trained 60 one_nccl "${mpi[@]}" 1 "${small[@]}" --steps 60 --link nccl || fail one_nccl
+    trained 60 two_host "${mpi[@]}" 2 "${small[@]}" --steps 60 --link host || fail two_host
+    trained 60 two_auto "${mpi[@]}" 2 "${small[@]}" --steps 60 || fail two_auto
     grep -q 'host memory: ranks 0 and 1 share a GPU' "$dir/two_auto/log.jsonl" || fail "two_auto does not say its way"
     for n in one_host one_nccl two_host two_auto; do same alone $n; done
     find_nccl || return
     for n in 2 4; do
-        trained 90 ${n}_nccl mpi $n "${nccl[@]}" "${small[@]}" --steps 60 --link nccl || fail "$n ranks by NCCL"
+        trained 90 ${n}_nccl "${mpi[@]}" $n "${nccl[@]}" "${small[@]}" --steps 60 --link nccl || fail "$n ranks by NCCL"
         same alone ${n}_nccl
     done
     grep -o 'gradients go[^"]*' "$dir/2_nccl/log.jsonl"
     # 2 and then 4 ranks over NCCL, and one without it at the end
-    trained 60 pieces mpi 2 "${nccl[@]}" "${small[@]}" --steps 20 --link nccl || fail pieces
-    trained 60 pieces mpi 4 "${nccl[@]}" "${small[@]}" --steps 40 --link nccl --resume || fail pieces
+    trained 60 pieces "${mpi[@]}" 2 "${nccl[@]}" "${small[@]}" --steps 20 --link nccl || fail pieces
+    trained 60 pieces "${mpi[@]}" 4 "${nccl[@]}" "${small[@]}" --steps 40 --link nccl --resume || fail pieces
     trained 60 pieces "${small[@]}" --steps 60 --resume || fail pieces
     same alone pieces
     # without the variable NCCL refuses ranks that share a GPU
-    if trained 40 refused mpi 2 "${small[@]}" --steps 2 --link nccl >"$out/refused"; then
+    if trained 40 refused "${mpi[@]}" 2 "${small[@]}" --steps 2 --link nccl >"$out/refused"; then
         fail "ranks share a GPU by NCCL without its variable"
     fi
     grep -h '^heed: ' "$out/refused.err" | head -2
@@ -155,10 +152,10 @@ part_same() {
 
 part_fast() {
     [ -d "$dir/alone" ] || trained 60 alone "${small[@]}" --steps 60
-    trained 60 one_fast mpi 1 "${small[@]}" --steps 60 --link nccl --sum fast || fail one_fast
+    trained 60 one_fast "${mpi[@]}" 1 "${small[@]}" --steps 60 --link nccl --sum fast || fail one_fast
     same alone one_fast
     find_nccl || return
-    trained 60 2_fast mpi 2 "${nccl[@]}" "${small[@]}" --steps 60 --link nccl --sum fast || fail 2_fast
+    trained 60 2_fast "${mpi[@]}" 2 "${nccl[@]}" "${small[@]}" --steps 60 --link nccl --sum fast || fail 2_fast
     cmp -s "$dir/alone/model.safetensors" "$dir/2_fast/model.safetensors" && echo "        2_fast has the same bytes"
     awk -v a="$(mean alone loss 50)" -v b="$(mean 2_fast loss 50)" 'BEGIN {
         printf "        loss of the last ten steps: exact %s, fast %s\n", a, b
@@ -181,8 +178,8 @@ part_base() {
     local run=("${common[@]}" --preset base --shards 2 --batch-tokens 50000 --steps 80) i name
     for i in 1 2 3; do
         trained 60 base_none$i "${run[@]}" || fail base_none$i
-        trained 60 base_nccl$i mpi 1 "${run[@]}" --link nccl || fail base_nccl$i
-        trained 60 base_fast$i mpi 1 "${run[@]}" --link nccl --sum fast || fail base_fast$i
+        trained 60 base_nccl$i "${mpi[@]}" 1 "${run[@]}" --link nccl || fail base_nccl$i
+        trained 60 base_fast$i "${mpi[@]}" 1 "${run[@]}" --link nccl --sum fast || fail base_fast$i
         for name in nccl fast; do same base_none$i base_$name$i; done
         for name in none nccl fast; do echo "$(steps base_$name$i)" >>"$dir/base_$name"; done
     done
@@ -200,12 +197,13 @@ newest() {
 
 part_kill() {
     find_nccl || return
-    mpi 2 "${nccl[@]}" "${small[@]}" --save-every 10 --steps 1000000 --link nccl --out "$dir/killed" \
+    "${mpi[@]}" 2 "${nccl[@]}" "${small[@]}" --save-every 10 --steps 1000000 --link nccl --out "$dir/killed" \
         >"$out/killed.out" 2>"$out/killed.err" &
     local pid=$! i ranks began
     for ((i = 0; i < 600; i++)); do [ -n "$(newest)" ] && break; sleep 0.1; done
-    read -r -a ranks <<<"$(cat /proc/$pid/task/*/children)"
-    [ ${#ranks[@]} = 2 ] || fail "killed: ${#ranks[@]} ranks"
+    mapfile -t ranks < <(awk -v parent=$pid '$1 == "PPid:" && $2 == parent { split(FILENAME, f, "/"); print f[3] }' \
+        /proc/[0-9]*/status 2>/dev/null)
+    [ ${#ranks[@]} = 2 ] || { fail "killed: ${#ranks[@]} ranks"; kill $pid; return; }
     began=$(date +%s%N)
     kill -9 "${ranks[1]}"
     for ((i = 0; i < 300; i++)); do kill -0 $pid 2>/dev/null || break; sleep 0.1; done
@@ -218,7 +216,7 @@ part_kill() {
     for i in "${ranks[@]}"; do [ -d "/proc/$i" ] && fail "rank process $i is still there"; done
     mps_stop
     local end=$(($(newest) + 20))
-    trained 60 killed mpi 1 "${small[@]}" --steps $end --resume || fail "killed goes on"
+    trained 60 killed "${mpi[@]}" 1 "${small[@]}" --steps $end --resume || fail "killed goes on"
     trained 60 unhurt "${small[@]}" --steps $end || fail unhurt
     same unhurt killed
 }

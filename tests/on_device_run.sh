@@ -1,12 +1,14 @@
 #!/bin/sh
 # run.sh - the tests and benchmarks of the archive that on_device.sh made, on a machine with a GPU.
 #
-# usage: run.sh [tests] [bench] [choices] [variants] [variants-bleu] [length] [translate] [cluster]
+# usage: run.sh [tests] [bench] [cpu] [choices] [variants] [variants-bleu] [length] [translate] [cluster]
 #              [memcheck] [racecheck]
 #        run.sh part memcheck|racecheck PROGRAM [TESTS]     (default: tests bench)
 #
 # variants-bleu is recipes/variants/run.sh, which has the variables FORMS, SEEDS and STEPS. JOBS runs, 4
 # unless set, share the device. After LIMIT seconds, 560 unless set, it stops; called again it goes on.
+#
+# cpu are the tests and benchmarks of the matrix products of the machine's processor.
 #
 # cluster is on_device_cluster.sh, in an archive with NCCL, where mpirun is installed; CLUSTER are its parts.
 #
@@ -76,6 +78,19 @@ bench() {
         run train_$config 100 bin/bench_train --device "$HEED_TEST_DEVICE" --precision bf16 \
             --config $config --rounds 3 --trace $batches
         cut -c1-120 "$out/train_$config.log"
+    done
+}
+
+cpu() {
+    lscpu | grep -E '^(Model name|CPU\(s\))'
+    bin/heed --version
+    for program in test_amx test_packed test_gemm; do
+        run $program 180 bin/$program
+        complaints $program 12
+    done
+    for program in bench_packed bench_gemm; do
+        run $program 120 bin/$program 2
+        cat "$out/$program.log"
     done
 }
 
@@ -171,7 +186,7 @@ fi
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,memory.used --format=csv,noheader
 for what in "$@"; do
     case $what in
-    tests | bench | choices | variants | length | translate | cluster) $what ;;
+    tests | bench | cpu | choices | variants | length | translate | cluster) $what ;;
     variants-bleu) variants_bleu ;;
     memcheck) sanitizer memcheck 16 ;;
     racecheck) sanitizer racecheck 3 ;;
