@@ -3,6 +3,7 @@
 
     python3 bench/beside_ctranslate2.py [--bench build/benchmarks/bench_translate]
                                         [--models build/beside_ctranslate2] [--rounds 7]
+                                        [--device cpu]
 
 Needs: pip install ctranslate2 numpy. The work: the paper's base model with random weights and
 32,000 pieces, 28 source tokens with the end mark, exactly 32 output tokens; beams 1 and 4, batches
@@ -13,7 +14,8 @@ Each is measured with 1 thread, with 2 threads, and as two processes of 1 thread
 measurement is a process of its own (so that its peak memory is known) that translates one batch to
 warm up and then a batch whenever it is told to; two processes are told at the same time, and their
 tokens/s are added. Best of the rounds. CTranslate2's peak memory includes Python's, some 30 MiB.
-Its settings in the environment, such as CT2_USE_MKL=1, are handed on.
+Its settings in the environment, such as CT2_USE_MKL=1, are handed on: CT2_FORCE_CPU_ISA=AVX2
+holds it to AVX2, as --device cpu:avx2 does heed.
 
 Prints a table and, for each weights of heed's and of CTranslate2's, the ratio of the best ways.
 Weights that heed does not have (yet) are left out, with its reason.
@@ -191,9 +193,9 @@ def theirs(folder, kind, threads, beam, batch):
     return [sys.executable, __file__, "--work", folder / kind, kind, threads, beam, batch]
 
 
-def ours(bench, weights, threads, beam, batch):
+def ours(bench, device, weights, threads, beam, batch):
     size = ["--threads", threads, "--beam", beam, "--batch", batch]
-    return [bench, "--weights", weights, *size, "--paced"]
+    return [bench, "--device", device, "--weights", weights, *size, "--paced"]
 
 
 # ---- the table ----
@@ -219,12 +221,14 @@ def main():
     parser.add_argument("--bench", type=Path, default="build/benchmarks/bench_translate")
     parser.add_argument("--models", type=Path, default="build/beside_ctranslate2")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--device", default="cpu")
     a = parser.parse_args()
     # In a process of its own: a child's peak memory would begin with what this one holds.
     subprocess.run([sys.executable, __file__, "--write", a.models], check=True)
 
     commands = {f"CTranslate2 {kind}": (theirs, a.models, kind) for kind in TYPES}
-    commands |= {f"heed {weights}": (ours, a.bench.resolve(), weights) for weights in WEIGHTS}
+    bench = a.bench.resolve(), a.device
+    commands |= {f"heed {weights}": (ours, *bench, weights) for weights in WEIGHTS}
     results = {name: {cell: {} for cell in CELLS} for name in commands}
     # Cell by cell, so that what is compared is measured close together.
     for cell in CELLS:
