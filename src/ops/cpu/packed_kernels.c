@@ -4,15 +4,16 @@
  *
  * Every kind of number is multiplied in the same way. A lane of a panel holds a group, 4 bytes of
  * one row of w; the matching numbers of a row of x are broadcast to all lanes, and `dot` adds the
- * products to the sum of each lane. The sums of a tile, some rows by one panel, stay in registers
- * over the whole of k. The order of a row's additions does not depend on its tile, so neither do
- * its bits.
+ * products to the sum of each lane. The sums of a tile, some rows by one or two panels, stay in
+ * registers over the whole of k. The order of a row's additions does not depend on its tile, so
+ * neither do its bits.
  */
 #include "ops/cpu/packed_rows.h"
 
-/* Rows of a tile. Eight independent chains of additions hide their latency; with fewer registers
- * there is room for 12 and 8 vectors of sums, and for 24 on ARM64, where vectors are short. */
-enum { ROWS = W == 16 ? 8 : W == 8 || NEON ? 6 : 2 };
+/* Rows and panels of a tile. Its sums are independent chains of additions, of which the processor
+ * needs enough to hide their latency: two of 4 to 6 cycles begin in each cycle. 24 vectors of sums
+ * fit AVX-512 and ARM64, where a panel has one and four vectors; 12 and 8 fit the others. */
+enum { ROWS = W == 16 ? 12 : W == 8 || NEON ? 6 : 2, PANELS = W == 16 ? 2 : 1 };
 #if defined(__ARM_FEATURE_MATMUL_INT8) && defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 #define MATRIX 1
 #else
@@ -132,59 +133,95 @@ INLINE vi dot(vi sum, const char *line, int v, const char *x, const enum how how
     }
 }
 
-/* Prefetches one line of the next panel while this one is read. With a single row the processor's
- * own prefetching is faster. */
-INLINE void expect(const char *line, const struct packed_task *t, const int R)
+/* Prefetches one line of the panel that is P further on while this one is read. With a single row
+ * the processor's own prefetching is faster. */
+INLINE void expect(const char *line, const struct packed_task *t, const int R, const int P)
 {
-    if (R > 1) __builtin_prefetch(line + t->stride, 0, 2);
+    if (R > 1) __builtin_prefetch(line + P * t->stride, 0, 2);
 }
 
-/* sum [R][VECS] */
+/* sum [P][R][VECS] */
 INLINE void multiply(vi *sum, const struct packed_task *t, struct tile at, const enum how how,
-                     const int R)
+                     const int R, const int P)
 {
     const char *x = t->rows + at.row * t->pitch + PACKED_HEAD;
     const char *w = t->panels + at.panel * t->stride, *end = w + (size_t)t->groups * LINE;
-    const char *tail = panel_tail(t, at.panel);
-    vi acc[ROWS][VECS];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; r++)
-#pragma GCC unroll 4
-        for (int v = 0; v < VECS; v++)
-            acc[r][v] = how == I8_DOT && !NEON ? vi_load(tail + LINE, v) * -128 : (vi){0};
-    for (int i = 0; i < 2 && how != BF16 && how != BF16_DOT; i++) expect(tail + i * LINE, t, R);
-    for (; w < end; w += lines(how) * LINE, x += step(how)) {
-        for (int i = 0; i < lines(how); i++) expect(w + i * LINE, t, R);
-#pragma GCC unroll 8
+    const bool tails = how != BF16 && how != BF16_DOT;
+    vi acc[PANELS][ROWS][VECS];
+#pragma GCC unroll 2
+    for (int p = 0; p < P; p++) {
+        const char *tail = panel_tail(t, at.panel + p);
+#pragma GCC unroll 12
         for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
-            for (int v = 0; v < VECS; v++) acc[r][v] = dot(acc[r][v], w, v, x + r * t->pitch, how);
+            for (int v = 0; v < VECS; v++)
+                acc[p][r][v] = how == I8_DOT && !NEON ? vi_load(tail + LINE, v) * -128 : (vi){0};
+        for (int i = 0; i < 2 && tails; i++) expect(tail + i * LINE, t, R, P);
     }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; r++)
+    for (; w < end; w += lines(how) * LINE, x += step(how)) {
+#pragma GCC unroll 2
+        for (int p = 0; p < P; p++)
+            for (int i = 0; i < lines(how); i++) expect(w + p * t->stride + i * LINE, t, R, P);
+#pragma GCC unroll 12
+        for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
+            for (int p = 0; p < P; p++)
 #pragma GCC unroll 4
-        for (int v = 0; v < VECS; v++) sum[r * VECS + v] = acc[r][v];
+                for (int v = 0; v < VECS; v++)
+                    acc[p][r][v] = dot(acc[p][r][v], w + p * t->stride, v, x + r * t->pitch, how);
+    }
+#pragma GCC unroll 2
+    for (int p = 0; p < P; p++)
+#pragma GCC unroll 12
+        for (int r = 0; r < R; r++)
+#pragma GCC unroll 4
+            for (int v = 0; v < VECS; v++) sum[(p * R + r) * VECS + v] = acc[p][r][v];
 }
 
 /* Calls multiply with the number of rows as a constant */
-INLINE void multiply_rows(vi *sum, const struct packed_task *t, struct tile at, const enum how how)
+INLINE void multiply_rows(vi *sum, const struct packed_task *t, struct tile at, const enum how how,
+                          const int P)
 {
-    if (at.rows == 1)
-        multiply(sum, t, at, how, 1);
-    else if (at.rows == 2)
-        multiply(sum, t, at, how, 2);
-    else if (ROWS >= 3 && at.rows == 3)
-        multiply(sum, t, at, how, 3);
-    else if (ROWS >= 4 && at.rows == 4)
-        multiply(sum, t, at, how, 4);
-    else if (ROWS >= 5 && at.rows == 5)
-        multiply(sum, t, at, how, 5);
-    else if (ROWS >= 6 && at.rows == 6)
-        multiply(sum, t, at, how, 6);
-    else if (ROWS >= 7 && at.rows == 7)
-        multiply(sum, t, at, how, 7);
-    else
-        multiply(sum, t, at, how, ROWS);
+    switch (at.rows) {
+    case 1:
+        if (ROWS >= 1) multiply(sum, t, at, how, 1, P);
+        break;
+    case 2:
+        if (ROWS >= 2) multiply(sum, t, at, how, 2, P);
+        break;
+    case 3:
+        if (ROWS >= 3) multiply(sum, t, at, how, 3, P);
+        break;
+    case 4:
+        if (ROWS >= 4) multiply(sum, t, at, how, 4, P);
+        break;
+    case 5:
+        if (ROWS >= 5) multiply(sum, t, at, how, 5, P);
+        break;
+    case 6:
+        if (ROWS >= 6) multiply(sum, t, at, how, 6, P);
+        break;
+    case 7:
+        if (ROWS >= 7) multiply(sum, t, at, how, 7, P);
+        break;
+    case 8:
+        if (ROWS >= 8) multiply(sum, t, at, how, 8, P);
+        break;
+    case 9:
+        if (ROWS >= 9) multiply(sum, t, at, how, 9, P);
+        break;
+    case 10:
+        if (ROWS >= 10) multiply(sum, t, at, how, 10, P);
+        break;
+    case 11:
+        if (ROWS >= 11) multiply(sum, t, at, how, 11, P);
+        break;
+    case 12:
+        if (ROWS >= 12) multiply(sum, t, at, how, 12, P);
+        break;
+    default:
+        __builtin_unreachable();
+    }
 }
 
 #if MATRIX
@@ -236,8 +273,8 @@ INLINE void multiply_pairs(vi *sum, const struct packed_task *t, struct tile at,
 #pragma GCC unroll 8
         for (int v = 0; v < 2 * VECS; v++) acc[p][v] = (vi){0};
     for (; w + LINE < end; w += 2 * LINE, x += 8) {
-        expect(w, t, R);
-        expect(w + LINE, t, R);
+        expect(w, t, R, 1);
+        expect(w + LINE, t, R, 1);
         add_pairs(acc, w, true, x, t->pitch, how, R);
     }
     if (w < end) add_pairs(acc, w, false, x, t->pitch, how, R);
@@ -254,7 +291,7 @@ INLINE void multiply_rows_matrix(vi *sum, const struct packed_task *t, struct ti
                                  const enum how how)
 {
     if (at.rows == 1 && how == I8_MATRIX) /* exact either way, and a pair would be half wasted */
-        multiply(sum, t, at, I8_DOT, 1);
+        multiply(sum, t, at, I8_DOT, 1, 1);
     else if (at.rows == 1)
         multiply_pairs(sum, t, at, how, 1);
     else if (at.rows == 2)
@@ -277,6 +314,21 @@ INLINE void multiply_rows_matrix(vi *sum, const struct packed_task *t, struct ti
 }
 #endif
 
+/* Up to this many rows, reading the weights takes longer than multiplying them, and that is faster
+ * one panel after the other. */
+enum { FEW = 4 };
+
+/* The tile at `at` of P panels */
+INLINE void run_tile(const struct packed_task *t, struct tile at, const enum how how, const int P)
+{
+    vi sum[PANELS * ROWS * VECS];
+    if (how == BF16_MATRIX || how == I8_MATRIX)
+        multiply_rows_matrix(sum, t, at, how);
+    else
+        multiply_rows(sum, t, at, how, P);
+    for (int p = 0; p < P; p++, at.panel++) finish(t, at, sum + p * at.rows * VECS, how);
+}
+
 /* Divides the rows into blocks of nearly the same size, and a block into tiles of nearly the same
  * height. */
 INLINE void run(const struct packed_task *t, int first, int last, const enum how how)
@@ -285,16 +337,17 @@ INLINE void run(const struct packed_task *t, int first, int last, const enum how
     int block = part(t->m, most ? most : ROWS, ROWS);
     for (int row = 0; row < t->m; row += block) {
         int rows = int_min(block, t->m - row), height = part(rows, ROWS, 1);
-        for (int panel = first; panel < last; panel++)
+        int panels = t->m > FEW ? PANELS : 1;
+        for (int panel = first; panel < last; panel += panels) {
+            if (last - panel < panels) panels = 1;
             for (int r = 0; r < rows; r += height) {
                 struct tile at = {row + r, int_min(height, rows - r), panel};
-                vi sum[ROWS * VECS];
-                if (how == BF16_MATRIX || how == I8_MATRIX)
-                    multiply_rows_matrix(sum, t, at, how);
+                if (panels == PANELS)
+                    run_tile(t, at, how, PANELS);
                 else
-                    multiply_rows(sum, t, at, how);
-                finish(t, at, sum, how);
+                    run_tile(t, at, how, 1);
             }
+        }
     }
 }
 
