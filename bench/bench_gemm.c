@@ -4,7 +4,7 @@
  *
  *     bench_gemm [threads [set]]      default: all cores; threads 0 is the default
  *
- * The set is amx, vectors (the best without AMX), avx512, avx2 or baseline; the default is amx
+ * The set is one that heed --version lists, or vectors, the best without AMX; the default is amx
  * beside vectors where the machine has AMX. Each figure is the best of several runs.
  */
 #include <stdio.h>

@@ -32,12 +32,9 @@ static inline int bench_sets(struct bench_set set[2], const char *name)
         set[0] = (struct bench_set){"amx", best};
         return name ? 1 : 2;
     }
-    enum isa_level level = isa_named(name);
-    if (level == ISA_LEVELS || !isa_hold(&vectors, level))
-        bench_die("the set is '%s', expected amx, vectors, avx512, avx2 or baseline, and one that "
-                  "this machine has",
-                  name);
-    set[0] = (struct bench_set){isa_name(level), vectors};
+    if (isa_limit(&vectors, name))
+        bench_die("the set is '%s', expected vectors or one that heed --version lists", name);
+    set[0] = (struct bench_set){name, vectors};
     return 1;
 }
 

@@ -61,10 +61,10 @@ struct heed_engine;
  * said of heed_trainer_stop is the exception. heed_engine_free comes after all of these.
  *
  * device: "cpu", "ref" (plain C, slow, the oracle) or "cuda:N". "cpu" uses the best instructions
- * that the processor has; "cpu:amx", "cpu:avx512", "cpu:avx2" and "cpu:baseline", and on ARM64
- * "cpu:i8mm", "cpu:dotprod" and "cpu:neon", which is its baseline, use these and nothing beyond, on
- * machines that have them. threads: 0 means all cores. Each session has a team of so many threads
- * of its own: where many run side by side, give fewer. */
+ * that the processor has; "cpu:amx", "cpu:vnni", "cpu:avx512", "cpu:avxvnni", "cpu:avx2" and
+ * "cpu:baseline", and on ARM64 "cpu:i8mm", "cpu:dotprod" and "cpu:neon", which is its baseline, use
+ * these and nothing beyond, on machines that have them. threads: 0 means all cores. Each session
+ * has a team of so many threads of its own: where many run side by side, give fewer. */
 HEED_API struct heed_engine *heed_engine_open(const char *device, int threads,
                                               struct heed_error *err);
 HEED_API void heed_engine_free(struct heed_engine *e);

@@ -22,6 +22,7 @@ enum {
     AVX2_EBX7 = 1 << 5,
     SKYLAKE_EBX7 = AVX2_EBX7 | 1 << 16 | 1 << 17 | 1 << 30, /* AVX512 F, DQ, BW; VL is bit 31 */
     VNNI_ECX7 = 1 << 11,
+    AVX_VNNI_EAX7_1 = 1 << 4,
     BF16_EAX7_1 = 1 << 5,
     AMX_EDX7 = 1 << 22 | 1 << 24 | 1 << 25, /* BF16, TILE, INT8 */
 };
@@ -35,6 +36,12 @@ static struct cpuid haswell(void)
 {
     return (struct cpuid){
         .vendor = "GenuineIntel", .ecx1 = AVX_ECX1, .ebx7 = AVX2_EBX7, .xcr0 = 0x7};
+}
+static struct cpuid alder_lake(void) /* a client without AVX-512 */
+{
+    struct cpuid c = haswell();
+    c.eax7_1 = AVX_VNNI_EAX7_1;
+    return c;
 }
 static struct cpuid skylake_server(void)
 {
@@ -55,6 +62,7 @@ static struct cpuid cooper_lake(void)
 static struct cpuid sapphire_rapids(void)
 {
     struct cpuid c = cooper_lake();
+    c.eax7_1 |= AVX_VNNI_EAX7_1;
     c.edx7 = AMX_EDX7;
     c.xcr0 = 0x600e7;
     c.tile_permission = true;
@@ -102,6 +110,7 @@ static void check(struct cpuid c, struct isa want)
 }
 
 static const struct isa baseline = {.level = ISA_BASELINE}, avx2 = {.level = ISA_AVX2},
+                        avx_vnni = {.level = ISA_AVX2, .i8_dot = true},
                         avx512 = {.level = ISA_AVX512},
                         intel_bf16 = {.level = ISA_AVX512, .i8_dot = true},
                         amd_bf16 = {.level = ISA_AVX512,
@@ -116,6 +125,7 @@ static void test_levels(void **state)
     check((struct cpuid){0}, baseline); /* another architecture */
     check(nehalem(), baseline);
     check(haswell(), avx2);
+    check(alder_lake(), avx_vnni);
     check(skylake_server(), avx512);
 }
 
@@ -184,7 +194,7 @@ static void test_amx(void **state)
     check(c, avx512);
     c = sapphire_rapids();
     c.ebx7 = AVX2_EBX7;
-    check(c, avx2);
+    check(c, avx_vnni);
 }
 
 static void wrong_i8(int32_t *sum, const uint8_t *a, const int8_t *b)
@@ -285,6 +295,50 @@ static void test_hold(void **state)
 #endif
 }
 
+/* The names of the sets that a processor has, one after the other */
+static void check_sets(struct cpuid c, const char *want)
+{
+    struct isa best = isa_best(&c);
+    char got[128] = "";
+    const char *name;
+    for (int i = 0; (name = isa_set(&best, i)); i++) {
+        struct isa isa = best;
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", i ? " " : "", name);
+        assert_int_equal(isa_limit(&isa, name), HEED_OK);
+        if (i) continue; /* the first is the best itself */
+        assert_true(isa.level == best.level && isa.i8_dot == best.i8_dot && isa.amx == best.amx);
+        assert_true(isa.f32_pairs == best.f32_pairs && isa.bf16_dot == best.bf16_dot);
+    }
+    assert_string_equal(got, want);
+    assert_int_equal(isa_limit(&best, "tiles"), HEED_EARG);
+}
+
+static void test_sets(void **state)
+{
+    (void)state;
+    check_sets(nehalem(), "baseline");
+    check_sets(haswell(), "avx2 baseline");
+    check_sets(alder_lake(), "avxvnni avx2 baseline");
+    check_sets(skylake_server(), "avx512 avx2 baseline");
+    check_sets(zen4(), "vnni avx512 avx2 baseline");
+    check_sets(sapphire_rapids(), real ? "amx vnni avx512 avxvnni avx2 baseline"
+                                       : "vnni avx512 avxvnni avx2 baseline");
+    check_sets(cortex_a57(), "baseline");
+    check_sets(neoverse_v1(), "i8mm dotprod baseline");
+
+    struct cpuid c = sapphire_rapids();
+    struct isa isa = isa_best(&c);
+    assert_int_equal(isa_limit(&isa, "avxvnni"), HEED_OK);
+    assert_true(isa.level == ISA_AVX2 && isa.i8_dot && !isa.amx && !isa.dnnl);
+    c = haswell();
+    isa = isa_best(&c);
+    assert_int_equal(isa_limit(&isa, "avxvnni"), HEED_EUNSUPPORTED);
+    assert_int_equal(isa_limit(&isa, "vnni"), HEED_EUNSUPPORTED);
+    c = alder_lake();
+    isa = isa_best(&c);
+    assert_int_equal(isa_limit(&isa, "vnni"), HEED_EUNSUPPORTED);
+}
+
 /* ---- this machine ---- */
 
 /* The compiler's own opinion of the processor */
@@ -299,7 +353,7 @@ static void test_this_machine(void **state)
     assert_int_equal(isa.level == ISA_AVX512,
                      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"));
-    if (isa.i8_dot) assert_true(__builtin_cpu_supports("avx512vnni"));
+    if (isa.level == ISA_AVX512 && isa.i8_dot) assert_true(__builtin_cpu_supports("avx512vnni"));
     if (isa.bf16_dot) assert_true(__builtin_cpu_supports("avx512bf16"));
 #else
     assert_false(isa_includes(isa.level, ISA_AVX2));
@@ -327,8 +381,6 @@ static void test_amx_here(void **state)
         assert_non_null(strstr(err.text, "'cpu:amx', which this machine lacks"));
     else
         be->op->close(be);
-    assert_string_equal(cpu_isa(0), isa.amx ? "amx" : isa_name(isa.level));
-    assert_string_equal(cpu_isa(isa.amx != NULL), isa_name(isa.level));
     assert_int_equal(cpu_open(&be, "tiles", 1, &err), HEED_EARG);
     assert_non_null(strstr(err.text, "'cpu:amx'"));
 }
@@ -358,12 +410,12 @@ static void test_note(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_levels),       cmocka_unit_test(test_parts_missing),
-        cmocka_unit_test(test_bf16),         cmocka_unit_test(test_amx),
-        cmocka_unit_test(test_check_amx),    cmocka_unit_test(test_arm64),
-        cmocka_unit_test(test_includes),     cmocka_unit_test(test_hold),
-        cmocka_unit_test(test_this_machine), cmocka_unit_test(test_amx_here),
-        cmocka_unit_test(test_note),
+        cmocka_unit_test(test_levels),    cmocka_unit_test(test_parts_missing),
+        cmocka_unit_test(test_bf16),      cmocka_unit_test(test_amx),
+        cmocka_unit_test(test_check_amx), cmocka_unit_test(test_arm64),
+        cmocka_unit_test(test_includes),  cmocka_unit_test(test_hold),
+        cmocka_unit_test(test_sets),      cmocka_unit_test(test_this_machine),
+        cmocka_unit_test(test_amx_here),  cmocka_unit_test(test_note),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

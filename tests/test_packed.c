@@ -23,9 +23,9 @@
 #include "ops/cpu/packed.h"
 #include "ops/quant.h"
 
-/* The levels; the best of this machine; and the kernels for AMX, emulated, with the rest of each
- * level */
-enum { ROWS = 33, BESIDE = 3, BEST = ISA_LEVELS, AMX, ISAS = AMX + ISA_LEVELS };
+/* The levels; the best of this machine; AVX2 with VNNI; and the kernels for AMX, emulated, with the
+ * rest of each level */
+enum { ROWS = 33, BESIDE = 3, BEST = ISA_LEVELS, AVX_VNNI, AMX, ISAS = AMX + ISA_LEVELS };
 #define MARK 1234.5f
 static const char *const kind_name[PACKED_KINDS] = {"f32", "bf16", "int8"};
 
@@ -33,6 +33,7 @@ static const char *setting(int i)
 {
     static char emulated[32];
     if (i == BEST) return "best";
+    if (i == AVX_VNNI) return "avxvnni";
     if (i < BEST) return isa_name((enum isa_level)i);
     snprintf(emulated, sizeof emulated, "AMX over %s", isa_name((enum isa_level)(i - AMX)));
     return emulated;
@@ -43,7 +44,7 @@ static bool open_setting(struct packed_work *work, int i)
 {
     struct cpuid c = isa_read();
     struct isa isa = isa_best(&c);
-    if (i != BEST && !isa_hold(&isa, (enum isa_level)(i < BEST ? i : i - AMX))) return false;
+    if (i != BEST && isa_limit(&isa, setting(i < AMX ? i : i - AMX))) return false;
     if (i >= AMX) isa.amx = amx_emulated(isa.level);
     packed_open(work, &isa);
     return true;

@@ -272,9 +272,9 @@ static void trial_free(struct trial *t)
 
 /* ---- running and comparing ---- */
 
-/* The levels; the best of this machine with products of bf16 in f32; and with the kernels for AMX,
- * emulated, and for real where the machine has them */
-enum { IN_F32 = ISA_LEVELS, BY_EMULATION, BY_AMX, ISAS, COUNTS = 3 };
+/* The levels; the best of this machine with products of bf16 in f32, and with the kernels for AMX,
+ * emulated; AVX2 with VNNI, and AMX for real, where the machine has them */
+enum { IN_F32 = ISA_LEVELS, BY_EMULATION, BY_AVX_VNNI, BY_AMX, ISAS, COUNTS = 3 };
 static const int thread_count[COUNTS] = {1, 2, 5};
 
 struct backends {
@@ -285,7 +285,7 @@ struct backends {
 
 static const char *isa_text(int i)
 {
-    static const char *const others[] = {"bf16 in f32", "AMX, emulated", "amx"};
+    static const char *const others[] = {"bf16 in f32", "AMX, emulated", "avxvnni", "amx"};
     return i < ISA_LEVELS ? isa_name((enum isa_level)i) : others[i - ISA_LEVELS];
 }
 
@@ -293,7 +293,7 @@ static enum heed_status isa_open(struct backend **out, int i, int threads, struc
 {
     struct cpuid c = isa_read();
     struct isa isa = isa_best(&c);
-    if (i < ISA_LEVELS || i == BY_AMX) return cpu_open(out, isa_text(i), threads, err);
+    if (i != IN_F32 && i != BY_EMULATION) return cpu_open(out, isa_text(i), threads, err);
     isa.bf16_products = false;
     isa.amx = i == BY_EMULATION ? amx_emulated(isa.level) : NULL;
     return cpu_open_isa(out, threads, &isa, err);

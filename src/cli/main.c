@@ -57,7 +57,7 @@ static int help(void)
     return cli_flush();
 }
 
-/* "CPU kernels: avx2 (of avx512, avx2, baseline)" */
+/* "CPU kernels: avx2 (of vnni, avx512, avx2, baseline)" */
 static int version(void)
 {
     const char *device = cli_device(), *name;

@@ -626,8 +626,7 @@ enum heed_status ref_open(struct backend **out, struct heed_error *err);
 /* isa: a name of isa.h, such as "avx2"; NULL: the best that this machine has. */
 enum heed_status cpu_open(struct backend **out, const char *isa, int threads,
                           struct heed_error *err);
-/* The names of the instruction sets that this machine has kernels for, best first; NULL after the
- * last */
+/* The names of the sets of kernels that this machine has, best first; NULL after the last */
 const char *cpu_isa(int i);
 #ifdef HEED_CUDA
 enum heed_status cuda_open(struct backend **out, int device, struct heed_error *err);

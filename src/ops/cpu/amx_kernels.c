@@ -177,7 +177,7 @@ static void run_i8(const struct packed_task *t, int first, int last)
 {
 #ifdef AMX_INSTRUCTIONS
     if (t->m <= FEW) {
-        packed_dot[PACKED_I8].run(t, first, last);
+        packed_dot_avx512[PACKED_I8].run(t, first, last);
         return;
     }
 #endif

@@ -495,35 +495,35 @@ enum heed_status cpu_open_isa(struct backend **out, int threads, const struct is
     return status;
 }
 
+/* The best choice for this machine */
+static struct isa isa_here(void)
+{
+    struct cpuid found = isa_read();
+    struct isa best = isa_best(&found);
+    isa_check_amx(&best);
+    return best;
+}
+
 enum heed_status cpu_open(struct backend **out, const char *isa, int threads,
                           struct heed_error *err)
 {
-    struct cpuid found = isa_read();
-    struct isa held = isa_best(&found);
-    isa_check_amx(&held);
-    const char *best = isa_name(held.level);
-    bool amx = isa && !strcmp(isa, "amx");
-    enum isa_level level = isa && !amx ? isa_named(isa) : held.level;
-    if (level == ISA_LEVELS)
-        return error_set(err, HEED_EARG,
+    struct isa best = isa_here(), held = best;
+    enum heed_status status = isa ? isa_limit(&held, isa) : HEED_OK;
+    if (status == HEED_EARG)
+        return error_set(err, status,
                          "device is 'cpu:%s', expected 'cpu', 'cpu:baseline', 'cpu:avx2', "
-                         "'cpu:avx512' or 'cpu:amx', or on ARM64 'cpu:dotprod' or 'cpu:i8mm'",
+                         "'cpu:avxvnni', 'cpu:avx512', 'cpu:vnni' or 'cpu:amx', or on ARM64 "
+                         "'cpu:dotprod' or 'cpu:i8mm'",
                          isa);
-    if (amx ? !held.amx : isa && !isa_hold(&held, level))
-        return error_set(err, HEED_EUNSUPPORTED,
+    if (status)
+        return error_set(err, status,
                          "device is 'cpu:%s', which this machine lacks; it has 'cpu:%s'", isa,
-                         best);
+                         isa_set(&best, 0));
     return cpu_open_isa(out, threads, &held, err);
 }
 
 const char *cpu_isa(int i)
 {
-    struct cpuid found = isa_read();
-    struct isa best = isa_best(&found);
-    isa_check_amx(&best);
-    if (best.amx && i-- == 0) return "amx";
-    for (int level = ISA_LEVELS - 1; level >= 0 && i >= 0; level--)
-        if (isa_includes(best.level, (enum isa_level)level) && i-- == 0)
-            return isa_name((enum isa_level)level);
-    return NULL;
+    struct isa best = isa_here();
+    return isa_set(&best, i);
 }

@@ -44,6 +44,7 @@ enum {
     EDX7_AMX_BF16 = 1 << 22,
     EDX7_AMX_TILE = 1 << 24,
     EDX7_AMX_INT8 = 1 << 25,
+    EAX7_1_AVX_VNNI = 1 << 4,
     EAX7_1_AVX512_BF16 = 1 << 5,
 };
 #define EBX7_AVX512VL (1u << 31)
@@ -170,10 +171,11 @@ struct isa isa_best(const struct cpuid *c)
     isa.bf16_products = bf16 && !intel;
     isa.f32_pairs = avx512 && amd;
     isa.bf16_dot = bf16 && !intel;
-    isa.i8_dot = avx512 && has(c->ecx7, ECX7_AVX512_VNNI);
+    isa.avx_vnni = has_avx2(c) && has(c->eax7_1, EAX7_1_AVX_VNNI);
+    isa.i8_dot = avx512 ? has(c->ecx7, ECX7_AVX512_VNNI) : isa.avx_vnni;
 #ifdef HEED_AMX
-    /* its kernels use the dot products of int8 for a few rows */
-    if (isa.i8_dot && has_amx(c) && c->tile_permission) isa.amx = &amx_real;
+    /* its kernels use AVX-512, and the dot products of int8 for a few rows */
+    if (avx512 && isa.i8_dot && has_amx(c) && c->tile_permission) isa.amx = &amx_real;
 #endif
     return isa;
 }
@@ -221,6 +223,36 @@ bool isa_hold(struct isa *isa, enum isa_level level)
     if (!isa_includes(isa->level, level)) return false;
     *isa = (struct isa){.level = level, .dnnl = level == ISA_AVX512};
     return true;
+}
+
+enum heed_status isa_limit(struct isa *isa, const char *name)
+{
+    bool has_it;
+    if (!strcmp(name, "amx")) {
+        has_it = isa->amx;
+    } else if (!strcmp(name, "vnni")) {
+        has_it = isa->level == ISA_AVX512 && isa->i8_dot;
+        if (has_it) isa->amx = NULL;
+    } else if (!strcmp(name, "avxvnni")) {
+        has_it = isa->avx_vnni;
+        if (has_it) *isa = (struct isa){.level = ISA_AVX2, .i8_dot = true, .avx_vnni = true};
+    } else {
+        enum isa_level level = isa_named(name);
+        if (level == ISA_LEVELS) return HEED_EARG;
+        has_it = isa_hold(isa, level);
+    }
+    return has_it ? HEED_OK : HEED_EUNSUPPORTED;
+}
+
+const char *isa_set(const struct isa *best, int i)
+{
+    static const char *const sets[] = {"amx",  "vnni", "avx512",  "avxvnni",
+                                       "avx2", "i8mm", "dotprod", "baseline"};
+    for (size_t k = 0; k < sizeof sets / sizeof *sets; k++) {
+        struct isa isa = *best;
+        if (isa_limit(&isa, sets[k]) == HEED_OK && i-- == 0) return sets[k];
+    }
+    return NULL;
 }
 
 /* ---- names and kernels ---- */

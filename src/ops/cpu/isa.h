@@ -3,9 +3,9 @@
  * from it.
  *
  * Place: called once when a backend is opened; row kernels, products with packed weights and matrix
- * products all use the same choice. Order: isa_read, isa_best, isa_check_amx, and isa_hold where
- * the name of the device asks for a lower level. All but isa_read depend on their arguments alone,
- * so a test can try processors that the machine does not have.
+ * products all use the same choice. Order: isa_read, isa_best, isa_check_amx, and isa_limit where
+ * the name of the device asks for less. All but isa_read depend on their arguments alone, so a test
+ * can try processors that the machine does not have.
  */
 #ifndef HEED_OPS_CPU_ISA_H
 #define HEED_OPS_CPU_ISA_H
@@ -36,8 +36,10 @@ struct isa {
     bool dnnl;          /* oneDNN may be used */
     bool bf16_products; /* products of bf16 are computed in bf16; otherwise their operands are
                          * widened and the products computed in f32 */
-    /* products with packed weights, see packed_kernels.c */
+    /* products with packed weights, see packed_kernels.c; i8_dot: by VNNI, on vectors of the level
+     */
     bool f32_pairs, bf16_dot, i8_dot;
+    bool avx_vnni;                 /* the processor has VNNI for vectors of AVX2 */
     const struct amx_kernels *amx; /* NULL: AMX is not used */
 };
 
@@ -52,6 +54,15 @@ void isa_check_amx(struct isa *isa);
 bool isa_includes(enum isa_level best, enum isa_level level);
 /* Limits *isa to the instructions of `level`; false: the processor does not have that level. */
 bool isa_hold(struct isa *isa, enum isa_level level);
+
+/* The sets of kernels that a processor has, by name and best first; NULL after the last. The levels
+ * are sets; others are "amx", "vnni" (AVX-512 with VNNI, and with bf16_dot and f32_pairs where
+ * these are faster) and "avxvnni" (AVX2 with VNNI). best: what isa_best found */
+const char *isa_set(const struct isa *best, int i);
+/* Limits *isa to a set; HEED_EUNSUPPORTED: the processor lacks it, HEED_EARG: there is no such
+ * name.
+ */
+enum heed_status isa_limit(struct isa *isa, const char *name);
 
 /* "baseline", "avx2", "avx512", "dotprod", "i8mm" */
 const char *isa_name(enum isa_level level);

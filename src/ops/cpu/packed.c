@@ -211,9 +211,11 @@ void packed_open(struct packed_work *work, const struct isa *isa)
     *work = (struct packed_work){0};
     for (int kind = 0; kind < PACKED_KINDS; kind++) work->kernel[kind] = level + kind;
 #if defined(__x86_64__)
-    if (isa->f32_pairs) work->kernel[PACKED_F32] = packed_dot + PACKED_F32;
-    if (isa->bf16_dot) work->kernel[PACKED_BF16] = packed_dot + PACKED_BF16;
-    if (isa->i8_dot) work->kernel[PACKED_I8] = packed_dot + PACKED_I8;
+    const struct packed_kernel *dot =
+        isa->level == ISA_AVX512 ? packed_dot_avx512 : packed_dot_avx2;
+    if (isa->f32_pairs) work->kernel[PACKED_F32] = dot + PACKED_F32;
+    if (isa->bf16_dot) work->kernel[PACKED_BF16] = dot + PACKED_BF16;
+    if (isa->i8_dot) work->kernel[PACKED_I8] = dot + PACKED_I8;
 #endif
     for (int kind = 0; kind < PACKED_KINDS && isa->amx; kind++)
         if (isa->amx->packed[kind].run) work->kernel[kind] = isa->amx->packed + kind;

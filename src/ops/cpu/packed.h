@@ -93,7 +93,8 @@ struct packed_kernel {
 };
 
 extern const struct packed_kernel packed_baseline[PACKED_KINDS], packed_avx2[PACKED_KINDS],
-    packed_avx512[PACKED_KINDS], packed_dot[PACKED_KINDS], packed_dotprod[PACKED_KINDS],
-    packed_i8mm[PACKED_KINDS];
+    packed_avx512[PACKED_KINDS], packed_dotprod[PACKED_KINDS], packed_i8mm[PACKED_KINDS];
+/* Kernels that need more than their level; without those whose run is NULL */
+extern const struct packed_kernel packed_dot_avx2[PACKED_KINDS], packed_dot_avx512[PACKED_KINDS];
 
 #endif

@@ -127,6 +127,10 @@ INLINE vi dot(vi sum, const char *line, int v, const char *x, const enum how how
     case I8_DOT: /* bytes of x are unsigned, bytes of w signed */
         __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(vi_all(int_at(x, 0))), "v"(w));
         return sum;
+#elif W == 8
+    case I8_DOT: /* in the encoding of AVX, not that of AVX-512 */
+        __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(vi_all(int_at(x, 0))), "x"(w));
+        return sum;
 #endif
     default:
         __builtin_unreachable();
@@ -425,7 +429,18 @@ const struct packed_kernel OF_ISA(packed)[PACKED_KINDS] = {
 
 /* ---- f32 in pairs, and the instructions for dot products of bf16 and int8 ---- */
 
-#if W == 16
+#if W >= 8
+static void run_i8_dot(const struct packed_task *t, int first, int last)
+{
+    run(t, first, last, I8_DOT);
+}
+#endif
+
+#if W == 8
+const struct packed_kernel OF_ISA(packed_dot)[PACKED_KINDS] = {
+    [PACKED_I8] = {1, prepare_bytes, run_i8_dot},
+};
+#elif W == 16
 static void run_f32_pairs(const struct packed_task *t, int first, int last)
 {
     run(t, first, last, F32_PAIRS);
@@ -433,10 +448,6 @@ static void run_f32_pairs(const struct packed_task *t, int first, int last)
 static void run_bf16_dot(const struct packed_task *t, int first, int last)
 {
     run(t, first, last, BF16_DOT);
-}
-static void run_i8_dot(const struct packed_task *t, int first, int last)
-{
-    run(t, first, last, I8_DOT);
 }
 
 INLINE int exponent(float x)
@@ -482,7 +493,7 @@ static void prepare_bf16_dot(char *row, const float *x, int k)
     for (int i = 0; i < k; i += W) vf_store(row + PACKED_HEAD, i, load(x, i, k), TYPE_BF16);
 }
 
-const struct packed_kernel packed_dot[PACKED_KINDS] = {
+const struct packed_kernel OF_ISA(packed_dot)[PACKED_KINDS] = {
     [PACKED_F32] = {4, prepare_f32_pairs, run_f32_pairs},
     [PACKED_BF16] = {2, prepare_bf16_dot, run_bf16_dot},
     [PACKED_I8] = {1, prepare_bytes, run_i8_dot},

@@ -17,8 +17,8 @@ enum { LANES = PACKED_LANES, VECS = LANES / W, LINE = 4 * LANES };
  * second-level cache. */
 enum { BLOCK_BYTES = 512 << 10 };
 
-/* How w and x are multiplied. BF16_DOT and I8_DOT need instructions that not every AVX-512 machine
- * has; F32_PAIRS (see dot) works on all and is faster on some. On ARM64 the level dotprod has
+/* How w and x are multiplied. BF16_DOT and I8_DOT need instructions that not every machine with
+ * AVX-512, or with AVX2, has; F32_PAIRS (see dot) is faster on some. On ARM64 the level dotprod has
  * I8_DOT, and i8mm has BF16_MATRIX and I8_MATRIX (see multiply_pairs). */
 enum how { F32, BF16, I8, F32_PAIRS, BF16_DOT, I8_DOT, BF16_MATRIX, I8_MATRIX };
 
@@ -161,7 +161,9 @@ INLINE void prepare_bytes(char *row, const float *x, int k)
         __m128i byte = _mm512_cvtepi32_epi8((__m512i)q);
         memcpy(to + i, &byte, sizeof byte);
 #else
-        for (int l = 0; l < W; l++) to[i + l] = (uint8_t)q[l];
+        typedef uint8_t vb __attribute__((vector_size(W)));
+        vb byte = __builtin_convertvector(q, vb);
+        memcpy(to + i, &byte, sizeof byte);
 #endif
     }
 }
