@@ -62,7 +62,7 @@ mean() {
 trained() {
     local limit=$1 name=$2 status
     shift 2
-    timeout -k 5 "$limit" "$@" --out "$dir/$name" >"$out/$name.out" 2>"$out/$name.err"
+    timeout -k 5 "$limit" "$@" --save-every 0 --out "$dir/$name" >"$out/$name.out" 2>"$out/$name.err"
     status=$?
     [ -f "$dir/$name/log.jsonl" ] && cp "$dir/$name/log.jsonl" "$out/$name.jsonl"
     if [ $status != 0 ]; then
@@ -88,7 +88,7 @@ prepare() {
     paste $data/train.en $data/train.de >"$dir/train.tsv"
     bin/heed vocab --size 8000 --out "$dir/vocab.model" --quiet "$dir/train.tsv" || exit 1
     common=(bin/heed train --pairs "$dir/train.tsv" --vocab "$dir/vocab.model" --precision bf16 --device "$device"
-        --save-every 0 --seed 3 --quiet)
+        --seed 3 --quiet)
     small=("${common[@]}" --preset small --shards 8 --batch-tokens 16384 --threads 3)
 }
 
@@ -162,14 +162,18 @@ part_fast() {
         exit !(a > 0 && (a - b) * (a - b) < 1e-4 * a * a) }' || fail "the loss of the fast sum is another"
 }
 
-# A run of `tiny`, whose steps are the shortest, through the index of 80 MB of text.
+# Runs of `tiny`, whose steps are the shortest, through the index of 80 MB of text: with large batches, and
+# with small ones, at fewer tokens a second.
 part_text() {
+    local tiny=("${common[@]/train.tsv/large.tsv}") tokens name
     for _ in $(seq 20); do cat "$dir/train.tsv"; done >"$dir/large.tsv"
-    local tiny=("${common[@]/train.tsv/large.tsv}")
-    trained 120 tiny "${tiny[@]}" --preset tiny --batch-tokens 25000 --steps 1500 || fail tiny
+    for tokens in 25000 6000; do
+        name=tiny_$tokens
+        trained 120 $name "${tiny[@]}" --preset tiny --batch-tokens $tokens --steps 1500 || fail $name
+        awk -v ms="$(steps $name 100)" -v text="$(mean $name text_waited 100)" -v tokens="$(mean $name target_tokens 100)" \
+            'BEGIN { printf "        tiny: %.0f target tokens/s, %.2f%% of a step waits for text\n", tokens / ms * 1000, 100000 * text / ms }'
+    done
     rm "$dir/large.tsv"
-    awk -v ms="$(steps tiny 100)" -v text="$(mean tiny text_waited 100)" -v tokens="$(mean tiny target_tokens 100)" \
-        'BEGIN { printf "        tiny: %.0f target tokens/s, %.2f%% of a step waits for text\n", tokens / ms * 1000, 100000 * text / ms }'
 }
 
 # `base` with 25,000 tokens a shard: one process with no exchange of its gradients but the sum over its

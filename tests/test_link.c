@@ -294,6 +294,7 @@ static void *rank_run(void *arg)
         assert_int_equal(exchange_sum(x, &sum, &err), HEED_OK);
     }
     for (int i = 0; i < s.spans; i++) {
+        if (!s.part[i].n) continue;
         memcpy(k->sum + s.part[i].at, sum[i].p, s.part[i].n * sizeof *k->sum);
         for (size_t e = 0; e < s.part[i].n; e++)
             ((double *)p->master.p)[s.part[i].at + e] = (double)(s.part[i].at + e);
