@@ -216,8 +216,11 @@ part_kill() {
     [ $i -lt 100 ] || fail "the job went on ten seconds after a rank was killed"
     kill -9 $pid "${ranks[@]}" 2>/dev/null
     wait $pid 2>/dev/null
-    # The other rank must be gone, too, or the GPU is not free.
-    for i in "${ranks[@]}"; do [ -d "/proc/$i" ] && fail "rank process $i is still there"; done
+    # The other rank must be gone, too, or the GPU is not free; the driver takes a moment to clean up.
+    for pid in "${ranks[@]}"; do
+        for ((i = 0; i < 50; i++)); do [ -d "/proc/$pid" ] || break; sleep 0.1; done
+        [ $i -lt 50 ] || fail "rank process $pid is still there"
+    done
     mps_stop
     local end=$(($(newest) + 20))
     trained 60 killed "${mpi[@]}" 1 "${small[@]}" --steps $end --resume || fail "killed goes on"
