@@ -1,5 +1,5 @@
 # Links between GPUs: NCCL where its header is found. Its library is opened at run time, and only by
-# processes that train with others (link_nccl.cu), so it is not linked.
+# processes that exchange gradients by it (link_nccl.cu), so it is not linked.
 
 if(HEED_NCCL)
   find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})

@@ -68,8 +68,8 @@ struct heed_engine;
 HEED_API struct heed_engine *heed_engine_open(const char *device, int threads,
                                               struct heed_error *err);
 HEED_API void heed_engine_free(struct heed_engine *e);
-/* The kernels that "cpu" chooses from on this machine, best first, such as "amx", "avx512", "avx2"
- * and "baseline"; NULL from the number of them on. */
+/* The sets of kernels that this machine has, best first, such as "vnni", "avx512", "avx2" and
+ * "baseline"; NULL where i is their number or larger. "cpu" uses the first. */
 HEED_API const char *heed_cpu_kernels(int i);
 
 /* ---- lines of text ---- */

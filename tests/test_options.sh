@@ -130,6 +130,7 @@ for command in "translate a" "attention a" "evaluate --src $dir/src --ref $dir/r
         refused 2 "--model is ''" $command --model ''
     }
 done
+HEED_DEVICE='' HEED_ISA=mmx refused 1 "HEED_ISA: device is 'cpu:mmx', expected" --version
 HEED_DEVICE='' HEED_ISA=mmx refused 1 "HEED_ISA: device is 'cpu:mmx', expected" translate --model "$model" a
 HEED_DEVICE=gpu HEED_ISA=mmx refused 1 "HEED_DEVICE: device is 'gpu'" translate --model "$model" a
 HEED_DEVICE=gpu refused 1 "HEED_DEVICE: device is 'gpu'" train --pairs "$dir/pairs" --vocab "$dir/vocab" --out "$dir/new"

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/default_model.h"
@@ -16,6 +17,13 @@
 #include "heed.h"
 
 /* mpirun gives its processes a pseudo-terminal as standard output, and passes on what comes. */
+double cli_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
 bool cli_terminal(int fd)
 {
     return isatty(fd) && !getenv("OMPI_COMM_WORLD_SIZE");

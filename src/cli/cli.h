@@ -16,6 +16,8 @@ int cli_misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Whether a person sees what is written to a descriptor, or types what is read. */
 bool cli_terminal(int fd);
+/* The time that has passed, in seconds, from a clock that is never set */
+double cli_now(void);
 
 struct heed_engine;
 /* Called once, first: HEED_ISA=avx2 in the environment becomes HEED_DEVICE=cpu:avx2, where that is

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -32,20 +31,13 @@ struct heads {
     double shown;      /* when it was last shown */
 };
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* ---- progress ---- */
 
 /* On a terminal a line that is updated, elsewhere a line every half minute. */
 static bool on_event(void *user, const char *what, double done)
 {
     struct heads *c = user;
-    double time = now();
+    double time = cli_now();
     if (c->phase != what) {
         c->phase = what;
         c->began = c->shown = time;

@@ -156,25 +156,18 @@ static int parse(struct reproduce *c, int argc, char **argv)
 
 /* ---- running ---- */
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* "A1 (3 of 20 rows are finished, 12m 40s left): what it changes". The time is that of the rows
  * since the first one here, taken as the time of each that is left. */
 static void say_row(struct reproduce *c, const struct heed_study_event *e)
 {
     char left[CLI_NUMBER_MAX] = "", time[CLI_NUMBER_MAX + 16] = "";
     if (c->finished < 0) {
-        c->start = now();
+        c->start = cli_now();
         c->finished = e->finished;
     }
     int done = e->finished - c->finished;
     if (done > 0) {
-        cli_duration(left, (now() - c->start) / done * (e->rows - e->finished));
+        cli_duration(left, (cli_now() - c->start) / done * (e->rows - e->finished));
         snprintf(time, sizeof time, ", %s left", left);
     }
     fprintf(stderr, "%s (%d of %d rows are finished%s): %s\n", e->row, e->finished, e->rows, time,

@@ -62,6 +62,9 @@ static int version(void)
 {
     const char *device = cli_device(), *name;
     bool held = strncmp(device, "cpu:", strlen("cpu:")) == 0;
+    struct heed_engine *e = held ? cli_engine_open(device, 1) : NULL;
+    if (held && !e) return CLI_FAILURE;
+    heed_engine_free(e);
     printf("heed %s\nCPU kernels: %s (of", heed_version(),
            held ? device + strlen("cpu:") : heed_cpu_kernels(0));
     for (int i = 0; (name = heed_cpu_kernels(i)); i++) printf("%s %s", i ? "," : "", name);

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -109,13 +108,6 @@ static enum heed_weights weights_named(const char *name)
            : !strcmp(name, "bf16") ? HEED_WEIGHTS_BF16
            : !strcmp(name, "int8") ? HEED_WEIGHTS_INT8
                                    : HEED_WEIGHTS_AS_STORED;
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static bool is_tag(const char *text, size_t len)
@@ -247,7 +239,7 @@ int translator_open(struct translator *t)
     if (code == CLI_DONE) code = request_check(t);
     /* for a person who waits for a file to fill; lines on the screen are progress enough */
     t->progress = !t->quiet && cli_terminal(STDERR_FILENO) && !cli_terminal(STDOUT_FILENO);
-    t->start = now();
+    t->start = cli_now();
     return code;
 }
 
@@ -264,7 +256,7 @@ void translator_close(struct translator *t)
 
 double translator_seconds(const struct translator *t)
 {
-    return now() - t->start;
+    return cli_now() - t->start;
 }
 
 static void show_progress(const struct translator *t)

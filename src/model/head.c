@@ -24,7 +24,7 @@ void head_layout(struct head_acts *a, struct layout *l, const struct ops *op, in
 
 struct head_acts head_of_step(const struct head_acts *a, const struct ops *op)
 {
-    enum { UNIT = 8 }; /* rows that the products with packed weights take at a time */
+    enum { UNIT = 8 }; /* chunks are multiples of so many rows, of which products make tiles */
     struct head_acts step = *a;
     int rows = int_max(UNIT, op->step_chunk / a->logits.cols / UNIT * UNIT);
     if (op->step_chunk) step.logits = mat_top(a->logits, int_min(rows, a->logits.rows));

@@ -207,7 +207,7 @@ static void run_bf16(const struct packed_task *t, int first, int last)
 static void prepare_bf16(char *row, const float *x, int k)
 {
     clear_line(row, k, 2);
-    for (int i = 0; i < k; i += W) vf_store(row + PACKED_HEAD, i, load(x, i, k), TYPE_BF16);
+    prepare_halves(row, x, k);
 }
 
 static const struct packed_kernel packed[PACKED_KINDS] = {

@@ -513,7 +513,7 @@ enum heed_status cpu_open(struct backend **out, const char *isa, int threads,
         return error_set(err, status,
                          "device is 'cpu:%s', expected 'cpu', 'cpu:baseline', 'cpu:avx2', "
                          "'cpu:avxvnni', 'cpu:avx512', 'cpu:vnni' or 'cpu:amx', or on ARM64 "
-                         "'cpu:dotprod' or 'cpu:i8mm'",
+                         "'cpu:neon', 'cpu:dotprod' or 'cpu:i8mm'",
                          isa);
     if (status)
         return error_set(err, status,

@@ -380,10 +380,10 @@ static void prepare_f32(char *row, const float *x, int k)
 }
 
 #if MATRIX
-/* Zeros follow up to a multiple of 8 bytes, which multiply_pairs reads. */
+/* multiply_pairs reads the zeros up to a multiple of 8 bytes. */
 static void prepare_bf16(char *row, const float *x, int k)
 {
-    for (int i = 0; i < k; i += W) vf_store(row + PACKED_HEAD, i, load(x, i, k), TYPE_BF16);
+    prepare_halves(row, x, k);
 }
 #else
 /* Rounds the row to bf16 and stores it as f32, because the kernel multiplies in f32. */
@@ -488,14 +488,9 @@ static void prepare_f32_pairs(char *row, const float *x, int k)
     memset(row + PACKED_HEAD + 4 * (size_t)k, 0, 4 * (PACKED_THREE - 1));
 }
 
-static void prepare_bf16_dot(char *row, const float *x, int k)
-{
-    for (int i = 0; i < k; i += W) vf_store(row + PACKED_HEAD, i, load(x, i, k), TYPE_BF16);
-}
-
 const struct packed_kernel OF_ISA(packed_dot)[PACKED_KINDS] = {
     [PACKED_F32] = {4, prepare_f32_pairs, run_f32_pairs},
-    [PACKED_BF16] = {2, prepare_bf16_dot, run_bf16_dot},
+    [PACKED_BF16] = {2, prepare_halves, run_bf16_dot},
     [PACKED_I8] = {1, prepare_bytes, run_i8_dot},
 };
 #endif

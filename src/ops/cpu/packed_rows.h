@@ -149,6 +149,12 @@ INLINE float set_scale(char *row, const float *x, int k)
     return zero ? 0 : 127 / most;
 }
 
+/* Rounds a row to bf16; zeros follow up to a multiple of W. */
+INLINE void prepare_halves(char *row, const float *x, int k)
+{
+    for (int i = 0; i < k; i += W) vf_store(row + PACKED_HEAD, i, load(x, i, k), TYPE_BF16);
+}
+
 /* Rounds a row to unsigned bytes that are 128 too large, as the instructions for dot products of
  * bytes need them: the sums of the rows of w, in the last line of a panel, correct for that. */
 INLINE void prepare_bytes(char *row, const float *x, int k)

@@ -2,7 +2,8 @@
  * link_nccl.cu - links between GPUs by NCCL; see struct link_ops in ops.h.
  *
  * nccl.h gives the types; functions are looked up in libnccl.so.2 when the link is loaded, so a
- * process that trains alone starts as if there were no NCCL.
+ * process that needs no link starts as if there were no NCCL. What may fail on one rank alone is
+ * done then, before any rank opens the link: NCCL would wait for that rank for ever.
  *
  * Transfers have a stream of their own. Events order it with the stream of the ops: a group of
  * transfers waits for the ops that were enqueued before it, and the stream of the ops waits for the
@@ -23,7 +24,7 @@
 
 #include "ops/cuda/cuda.h"
 
-enum { WAITS = 8 }; /* waits between two syncs that are measured; a step has one or two */
+enum { WAITS = 8 }; /* waits between two syncs that are measured; a step has up to three */
 
 struct nccl {
     decltype(&ncclGetVersion) version;
@@ -114,8 +115,11 @@ static enum heed_status link_failed(const struct gpu *c, const char *what, ncclR
 static enum heed_status library_load(struct nccl *f, struct heed_error *err)
 {
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!library) library = dlopen("/usr/local/cuda/lib64/" LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!library) return error_set(err, HEED_EUNSUPPORTED, "NCCL cannot be loaded: %s", dlerror());
+    if (!library) { /* the reason is that of the first try */
+        error_set(err, HEED_EUNSUPPORTED, "NCCL cannot be loaded: %s", dlerror());
+        library = dlopen("/usr/local/cuda/lib64/" LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    }
+    if (!library) return HEED_EUNSUPPORTED;
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         void *found = dlsym(library, symbols[i].name);
         if (!found)
@@ -126,6 +130,36 @@ static enum heed_status library_load(struct nccl *f, struct heed_error *err)
     return HEED_OK;
 }
 
+static void link_free(struct link *l)
+{
+    if (l->stream) cudaStreamDestroy(l->stream);
+    if (l->ready) cudaEventDestroy(l->ready);
+    if (l->done) cudaEventDestroy(l->done);
+    for (int i = 0; i < WAITS; i++) {
+        if (l->wait[i].from) cudaEventDestroy(l->wait[i].from);
+        if (l->wait[i].to) cudaEventDestroy(l->wait[i].to);
+    }
+    free(l);
+}
+
+static enum heed_status open_streams(const struct gpu *c, struct link *l, struct heed_error *err)
+{
+    int least = 0, greatest = 0;
+    cudaSetDevice(c->device);
+    cudaError_t e = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    /* The blocks of a transfer are few and take turns first, so that bytes move while ops run. */
+    if (e == cudaSuccess)
+        e = cudaStreamCreateWithPriority(&l->stream, cudaStreamNonBlocking, greatest);
+    if (e == cudaSuccess) e = cudaEventCreateWithFlags(&l->ready, cudaEventDisableTiming);
+    if (e == cudaSuccess) e = cudaEventCreateWithFlags(&l->done, cudaEventDisableTiming);
+    for (int i = 0; i < WAITS && e == cudaSuccess; i++) {
+        e = cudaEventCreate(&l->wait[i].from);
+        if (e == cudaSuccess) e = cudaEventCreate(&l->wait[i].to);
+    }
+    if (e == cudaSuccess) return HEED_OK;
+    return error_set(err, HEED_EIO, "%s cannot open a link: %s", c->name, cudaGetErrorString(e));
+}
+
 static enum heed_status link_load(struct backend *be, struct link_info *out, struct heed_error *err)
 {
     struct gpu *c = gpu_of(be);
@@ -134,15 +168,18 @@ static enum heed_status link_load(struct backend *be, struct link_info *out, str
     cudaError_t e = cudaGetDeviceProperties(&prop, c->device);
     if (e != cudaSuccess)
         return error_set(err, HEED_EIO, "%s failed: %s", c->name, cudaGetErrorString(e));
-    struct link *l = c->link ? c->link : (struct link *)calloc(1, sizeof *l);
-    if (!l) return error_memory(err, sizeof *l, "a link between devices");
-    enum heed_status s = c->link ? HEED_OK : library_load(&l->nccl, err);
-    if (s) {
-        free(l);
-        return s;
+    if (!c->link) {
+        struct link *l = (struct link *)calloc(1, sizeof *l);
+        if (!l) return error_memory(err, sizeof *l, "a link between devices");
+        enum heed_status s = library_load(&l->nccl, err);
+        if (!s) s = open_streams(c, l, err);
+        if (s) {
+            link_free(l);
+            return s;
+        }
+        c->link = l;
     }
-    c->link = l;
-    l->nccl.version(&version);
+    c->link->nccl.version(&version);
     *out = {};
     static_assert(sizeof out->device.bytes == sizeof prop.uuid.bytes, "a UUID names a GPU");
     memcpy(out->device.bytes, prop.uuid.bytes, sizeof out->device.bytes);
@@ -163,38 +200,6 @@ static enum heed_status link_make_id(struct backend *be, struct link_id *out,
     return HEED_OK;
 }
 
-/* Frees all but the functions of the library. */
-static void link_clear(struct link *l)
-{
-    if (l->stream) cudaStreamDestroy(l->stream);
-    if (l->ready) cudaEventDestroy(l->ready);
-    if (l->done) cudaEventDestroy(l->done);
-    for (int i = 0; i < WAITS; i++) {
-        if (l->wait[i].from) cudaEventDestroy(l->wait[i].from);
-        if (l->wait[i].to) cudaEventDestroy(l->wait[i].to);
-    }
-    struct nccl nccl = l->nccl;
-    *l = (struct link){.nccl = nccl};
-}
-
-static enum heed_status open_streams(struct gpu *c, struct heed_error *err)
-{
-    struct link *l = c->link;
-    int least = 0, greatest = 0;
-    cudaError_t e = cudaDeviceGetStreamPriorityRange(&least, &greatest);
-    /* The blocks of a transfer are few and take turns first, so that bytes move while ops run. */
-    if (e == cudaSuccess)
-        e = cudaStreamCreateWithPriority(&l->stream, cudaStreamNonBlocking, greatest);
-    if (e == cudaSuccess) e = cudaEventCreateWithFlags(&l->ready, cudaEventDisableTiming);
-    if (e == cudaSuccess) e = cudaEventCreateWithFlags(&l->done, cudaEventDisableTiming);
-    for (int i = 0; i < WAITS && e == cudaSuccess; i++) {
-        e = cudaEventCreate(&l->wait[i].from);
-        if (e == cudaSuccess) e = cudaEventCreate(&l->wait[i].to);
-    }
-    if (e == cudaSuccess) return HEED_OK;
-    return error_set(err, HEED_EIO, "%s cannot open a link: %s", c->name, cudaGetErrorString(e));
-}
-
 static enum heed_status link_open(struct backend *be, const struct link_id *id, int rank, int ranks,
                                   struct heed_error *err)
 {
@@ -202,12 +207,12 @@ static enum heed_status link_open(struct backend *be, const struct link_id *id, 
     ncclUniqueId given;
     memcpy(&given, id->bytes, sizeof given);
     cudaSetDevice(c->device);
-    enum heed_status s = open_streams(c, err);
-    ncclResult_t r = s ? ncclSuccess : c->link->nccl.init(&c->link->comm, ranks, given, rank);
-    if (r != ncclSuccess) s = link_failed(c, "open a link", r, err);
-    if (r != ncclSuccess) c->link->comm = NULL;
-    if (s) link_clear(c->link);
-    return s;
+    c->link->waits = 0;
+    c->link->waited = 0;
+    ncclResult_t r = c->link->nccl.init(&c->link->comm, ranks, given, rank);
+    if (r == ncclSuccess) return HEED_OK;
+    c->link->comm = NULL;
+    return link_failed(c, "open a link", r, err);
 }
 
 static void link_close(struct backend *be, bool abandon)
@@ -228,8 +233,7 @@ void link_release(struct gpu *c)
 {
     if (!c->link) return;
     link_close(&c->base, true);
-    link_clear(c->link);
-    free(c->link);
+    link_free(c->link);
     c->link = NULL;
 }
 
