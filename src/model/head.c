@@ -8,15 +8,16 @@
 /* Each pass over the [V,D] gradient must be worth it, whatever chunk the device prefers. */
 enum { CHUNK_MIN = 128 };
 
-int head_chunk(const struct ops *op, const struct heed_config *c)
+int head_chunk(const struct ops *op, const struct heed_config *c, enum type logits)
 {
-    int rows = op->chunk / c->vocab_size / CHUNK_MIN * CHUNK_MIN;
+    int chunk = logits == TYPE_BF16 ? op->chunk_bf16 : op->chunk;
+    int rows = chunk / c->vocab_size / CHUNK_MIN * CHUNK_MIN;
     return rows < CHUNK_MIN ? CHUNK_MIN : rows > op->chunk_rows ? op->chunk_rows : rows;
 }
 
 void head_layout(struct head_acts *a, struct layout *l, const struct ops *op, int rows)
 {
-    int chunk = head_chunk(op, l->config);
+    int chunk = head_chunk(op, l->config, l->precision.act);
     a->logits = layout_take(l, chunk < rows ? chunk : layout_padded(rows), l->config->vocab_size,
                             l->precision.act);
     a->loss = layout_take(l, rows, 2, l->precision.master);

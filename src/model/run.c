@@ -93,14 +93,16 @@ static enum heed_status host_open(struct run *r, struct heed_error *err)
 
 /* Arrays have fewer than 2^31 elements (config.c); so must those that have a row for each token. */
 static enum heed_status check_rows(const struct run_options *o, const struct backend *be,
-                                   const struct heed_config *c, struct heed_error *err)
+                                   const struct parameters *p, struct heed_error *err)
 {
+    const struct heed_config *c = &p->config;
     size_t rows = (size_t)int_max(o->rows_src, o->rows_tgt) + ROW_PAD;
     if (config_experts(c))
         rows = rows * config_experts_per_token(c) + (size_t)config_experts(c) * ROW_PAD;
     int widest = int_max(config_qkv_width(c), feed_forward_outputs(c));
     size_t wide = (size_t)int_max(c->d_model, widest);
-    size_t chunk = (size_t)head_chunk(be->op, c), head = chunk < rows ? chunk : rows;
+    size_t chunk = (size_t)head_chunk(be->op, c, p->precision.act);
+    size_t head = chunk < rows ? chunk : rows;
     if (rows <= INT32_MAX / wide && head <= INT32_MAX / (size_t)c->vocab_size) return HEED_OK;
     bool vocab = rows <= INT32_MAX / wide;
     return error_set(err, HEED_EARG,
@@ -113,7 +115,7 @@ enum heed_status run_open(struct run **out, struct backend *be, const struct par
                           const struct run_options *o, struct heed_error *err)
 {
     enum heed_status s = needs_check(be->op, &p->config, o->train, err);
-    if (!s) s = check_rows(o, be, &p->config, err);
+    if (!s) s = check_rows(o, be, p, err);
     if (s) return s;
     struct run *r = calloc(1, sizeof *r);
     if (!r) return error_memory(err, sizeof *r, "a run of the model");

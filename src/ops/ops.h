@@ -412,6 +412,7 @@ struct ops {
     bool host;             /* alloc returns memory that the host can read and write */
     int chunk, chunk_rows; /* preferred largest number of elements, and of rows, of the chunk of
                             * logits that the model computes at a time */
+    int chunk_bf16;        /* chunk, where logits are bf16 */
     int step_rows;         /* preferred number of hypotheses per decoding step */
     int step_chunk;        /* like chunk, for a decoding step; 0: all of its logits at once */
     bool panels;           /* TYPE_PACKED_I8 has the layout of panels.h and is read from host

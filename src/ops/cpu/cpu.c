@@ -27,7 +27,9 @@ enum {
     SPAN = 65536,       /* elements of a flat array that one thread takes at a time */
     MAX_THREADS = 1024, /* beyond this the runtime may not be able to start them */
     HUGE_PAGE = 2 << 20,
-    HUGE_FROM = 64 << 20 /* bytes from which a block asks for huge pages */
+    HUGE_FROM = 64 << 20, /* bytes from which a block asks for huge pages */
+    AMX_CHUNK = 40 << 20  /* with AMX a pass over the weights of the output layer and their gradient
+                           * takes as long as multiplying them with hundreds of rows */
 };
 
 static size_t size_min(size_t a, size_t b)
@@ -379,6 +381,7 @@ static const struct ops cpu_ops = {
     .host = true,
     .chunk = 8 << 20,
     .chunk_rows = 1024,
+    .chunk_bf16 = 8 << 20,
     .step_chunk = 512 << 10, /* in a second-level cache, as far as possible, when topk reads it */
     .step_rows = 128,
     .panels = true,
@@ -472,7 +475,7 @@ enum heed_status cpu_open_isa(struct backend **out, int threads, const struct is
     struct cpu *cpu = malloc(sizeof *cpu);
     if (!cpu) return error_memory(err, sizeof *cpu, "the CPU backend");
     *cpu = (struct cpu){
-        .base = {&cpu_ops},
+        .ops = cpu_ops,
         .threads = threads ? threads : omp_get_num_procs(),
         .k = isa_kernels(isa->level)->rows,
         .attend = isa_kernels(isa->level)->attend,
@@ -480,6 +483,8 @@ enum heed_status cpu_open_isa(struct backend **out, int threads, const struct is
         .experts = isa_kernels(isa->level)->experts,
         .partial = malloc(CPU_PARTIALS * sizeof *cpu->partial),
     };
+    cpu->base.op = &cpu->ops;
+    if (isa->amx) cpu->ops.chunk_bf16 = AMX_CHUNK;
     size_t work = (size_t)cpu->threads * ATTEND_WORK;
     cpu->attend_work = aligned_alloc(page, work);
     enum heed_status status = HEED_OK;

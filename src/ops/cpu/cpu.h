@@ -18,6 +18,7 @@ struct kernels;        /* kernels.h */
 
 struct cpu {
     struct backend base;
+    struct ops ops; /* base.op; a table of its own, since sizes in it depend on the processor */
     int threads;
     const struct kernels *k;
     const struct attend_kernels *attend;

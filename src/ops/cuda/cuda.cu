@@ -434,6 +434,7 @@ static const struct ops table = {
     .name = "cuda",
     .chunk = CHUNK,
     .chunk_rows = CHUNK_ROWS,
+    .chunk_bf16 = CHUNK,
     .step_rows = 512,
     .attend_forms = true,
     .activations = ACT_KINDS,

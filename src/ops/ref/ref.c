@@ -513,6 +513,7 @@ static const struct ops ref_ops = {
     .host = true,
     .chunk = 8 << 20,
     .chunk_rows = 1024,
+    .chunk_bf16 = 8 << 20,
     .step_rows = 128,
     .attend_forms = true,
     .activations = ACT_KINDS,
