@@ -222,10 +222,13 @@ static void test_parts(void **state)
 {
     (void)state;
     static const struct shape shape[] = {{1040, 17, 40}, {17, 1040, 40},  {1030, 1030, 8},
-                                         {40, 40, 1100}, {1040, 20, 530}, {20, 1040, 530}};
+                                         {40, 40, 1100}, {1040, 20, 530}, {20, 1040, 530},
+                                         {48, 528, 1100}};
     struct gemm *g = gemm_new(2);
-    for (unsigned i = 0; i < 6 * 4; i++)
-        try_product(g, shape[i % 6], TYPE_BF16, i % 2 ? TYPE_BF16 : TYPE_F32, i / 6 | BETA | BIAS);
+    for (unsigned i = 0; i < 7 * 4; i++) {
+        try_product(g, shape[i % 7], TYPE_BF16, TYPE_F32, i / 7 | BETA);
+        try_product(g, shape[i % 7], TYPE_BF16, i % 2 ? TYPE_BF16 : TYPE_F32, i / 7 | BETA | BIAS);
+    }
     gemm_free(g);
 }
 

@@ -17,28 +17,35 @@
  */
 enum { AMX_SIDE = 16, AMX_DEEP = 32, AMX_TILE = 1024 /* bytes of either */ };
 
-/* A part of a product c = op(a) op(b), of which both factors have been packed */
-struct amx_task {
-    const struct gemm_job *job;
-    int row, rows, col, cols; /* where the part is in c */
-    int deep;                 /* tiles along the inner side of this part */
-    const char *left, *right; /* tiles: [rows / AMX_SIDE][deep] and [cols / AMX_SIDE][deep] */
-    bool begins, ends;        /* whether the part begins, and ends, the inner side */
-    char *sums;               /* [rows / AMX_SIDE][cols / AMX_SIDE] tiles between two parts */
-};
-
-/* One of the two factors, to be packed */
+/* One of the two factors of a product */
 struct amx_factor {
     struct mat m;
     bool along; /* numbers of the inner side are adjacent in m, not those of the other side */
     bool right; /* the right factor, whose tiles have another layout than those of the left */
 };
 
+/* A part of a product c = op(a) op(b): all rows, some columns and some of the inner side */
+struct amx_task {
+    const struct gemm_job *job;
+    struct amx_factor left;
+    int col, cols;     /* columns of c */
+    int k, inner;      /* where this part of the inner side begins, and its length */
+    int deep;          /* tiles along this part of the inner side */
+    const char *right; /* packed tiles [cols / AMX_SIDE][deep] */
+    char *packed;      /* one thread's memory for the packed tiles of a block's rows of the left
+                        * factor, [2][deep]; NULL: its tiles are loaded from the matrix itself */
+    bool begins, ends; /* whether the part begins, and ends, the inner side */
+    bool in_place;     /* the sums are kept in c itself, which must have full tiles of f32 and gets
+                        * neither bias nor ReLU; */
+    char *sums;        /* or else between two parts in tiles [rows / AMX_SIDE][cols / AMX_SIDE] */
+};
+
 struct amx_kernels {
     const struct packed_kernel *packed; /* [PACKED_KINDS]; without those whose run is NULL */
-    /* Packs n <= 2 * AMX_SIDE rows or columns of a factor from `at` on, and k numbers of the inner
-     * side from k0 on, into tiles that are filled up with zeros. */
-    void (*pack)(char *to, const struct amx_factor *f, int at, int n, int k0, int k);
+    /* Packs n <= 2 * AMX_SIDE rows or columns of a factor from `at` on, and k <= AMX_DEEP numbers
+     * of the inner side from k0 on, into one or two tiles that are `next` bytes apart and are
+     * filled up with zeros. */
+    void (*pack)(char *to, size_t next, const struct amx_factor *f, int at, int n, int k0, int k);
     /* Computes blocks [first, last) of a task; it has amx_blocks. */
     void (*multiply)(const struct amx_task *t, int first, int last);
     /* One product of full tiles, for tests: sum [16][16] += a b as in amx_tiles.h */
@@ -53,11 +60,14 @@ static inline int amx_tiles(int n)
 {
     return (n + AMX_SIDE - 1) / AMX_SIDE;
 }
-/* A block is two tiles of rows by two of columns; the blocks of the same columns are consecutive.
- */
+/* A block is two tiles of rows by two of columns; the blocks of the same rows are consecutive. */
+static inline int amx_across(const struct amx_task *t)
+{
+    return (amx_tiles(t->cols) + 1) / 2;
+}
 static inline int amx_blocks(const struct amx_task *t)
 {
-    return (amx_tiles(t->rows) + 1) / 2 * ((amx_tiles(t->cols) + 1) / 2);
+    return (amx_tiles(t->job->c.rows) + 1) / 2 * amx_across(t);
 }
 
 /* gemm_amx.c: memory for packed factors and sums, which grows as needed */

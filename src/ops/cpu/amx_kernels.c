@@ -46,17 +46,25 @@ INLINE void configure(struct tiles *t, int rows)
     tiles_configure(t, &s);
 }
 
-/* Adds the products of 64 bytes along k: R tiles of x, whose rows are pitch bytes apart, and C
- * tiles of w. */
-INLINE void multiply_step(struct tiles *t, const char *x0, const char *x1, size_t pitch,
-                          const char *w0, const char *w1, const enum how how, const int R,
-                          const int C)
+INLINE void load_right(struct tiles *t, const int to, const char *w, const bool once)
 {
-    tile_load(t, RIGHT0, w0, TILE_LINE);
+    if (once)
+        tile_load_once(t, to, w, TILE_LINE);
+    else
+        tile_load(t, to, w, TILE_LINE);
+}
+
+/* Adds the products of 64 bytes along k: R tiles of x, whose rows are pitch bytes apart, and C
+ * tiles of w, which other blocks of rows soon load again unless `once` is set. */
+INLINE void multiply_step(struct tiles *t, const char *x0, const char *x1, size_t pitch,
+                          const char *w0, const char *w1, const enum how how, const bool once,
+                          const int R, const int C)
+{
+    load_right(t, RIGHT0, w0, once);
     tile_load(t, LEFT0, x0, pitch);
     tile_dot(t, SUM00, LEFT0, RIGHT0, how);
     if (C > 1) {
-        tile_load(t, RIGHT1, w1, TILE_LINE);
+        load_right(t, RIGHT1, w1, once);
         tile_dot(t, SUM01, LEFT0, RIGHT1, how);
     }
     if (R > 1) {
@@ -101,20 +109,47 @@ static void columns_init(struct columns *c, const struct packed_task *t, int pan
     }
 }
 
-/* Prefetches the tile of the next panels that takes the place of the one at w. */
-INLINE void expect(const char *w, size_t ahead)
+/* A block whose products are summed, and whose sums are not stored in y yet: that is done a few
+ * rows at a time while the next block is multiplied, so that the tiles and the vector units work
+ * side by side, and stores to y have time to find their cache lines. */
+struct unfinished {
+    int row, rows; /* rows = 0: there is none */
+    int panel, panels;
+    const vi (*sum)[TILE_ROWS * VECS]; /* [2 tiles of rows][2 panels] */
+};
+
+/* Rows [from, to) of the block, as far as it has them. */
+INLINE void finish_part(const struct packed_task *t, const struct unfinished *u, int from, int to,
+                        const enum how how)
 {
-    for (int i = 0; i < TILE_ROWS; i++) __builtin_prefetch(w + ahead + i * LINE, 0, 2);
+    to = int_min(to, u->rows);
+    for (int r = from, next; r < to; r = next) {
+        next = int_min(to, (r / TILE_ROWS + 1) * TILE_ROWS);
+        for (int i = 0; i < u->panels; i++) {
+            struct tile at = {u->row + r, next - r, u->panel + i};
+            finish(t, at, u->sum[r / TILE_ROWS * 2 + i] + r % TILE_ROWS * VECS, how);
+        }
+    }
 }
 
-/* All of y in one block: R tiles of rows from `row` on, C panels. */
+/* Where a block is: rows of x, panels of w, and its share of the lines of the next two panels'
+ * tiles, which all blocks of the same panels prefetch together */
+struct place {
+    int row, rows;
+    int first, last;
+};
+
+/* All of y in one block of R tiles of rows by C panels, while the block before it is finished.
+ * once: no other block multiplies these panels of w. */
 INLINE void multiply_block(struct tiles *tiles, const struct packed_task *t,
-                           const struct columns *c, int row, int rows, const enum how how,
-                           const int R, const int C)
+                           const struct columns *c, const struct place *at,
+                           vi sum[4][TILE_ROWS * VECS], const struct unfinished *u,
+                           const enum how how, const bool once, const int R, const int C)
 {
-    const char *x = t->rows + row * t->pitch + PACKED_HEAD;
+    const char *x = t->rows + at->row * t->pitch + PACKED_HEAD;
+    float *y = t->y + at->row * t->ldy + c->panel * LANES;
     size_t down = TILE_ROWS * t->pitch; /* bytes to the second tile of rows */
-    vi sum[4][TILE_ROWS * VECS];
+    int share = c->steps ? (BLOCK_ROWS + c->steps - 1) / c->steps : BLOCK_ROWS, done = 0;
     tile_load(tiles, SUM00, c->start[0], 0);
     if (C > 1) tile_load(tiles, SUM01, c->start[1], 0);
     if (R > 1) tile_load(tiles, SUM10, c->start[0], 0);
@@ -122,22 +157,38 @@ INLINE void multiply_block(struct tiles *tiles, const struct packed_task *t,
     for (int s = 0; s < c->steps; s++, x += TILE_LINE) {
         const char *w0 = c->w[0] + (size_t)s * TILE_BYTES;
         const char *w1 = C > 1 ? c->w[1] + (size_t)s * TILE_BYTES : NULL;
-        if (row == 0) {
-            expect(w0, C * t->stride);
-            if (C > 1) expect(w1, C * t->stride);
+        for (int i = at->first; i < at->last; i++) {
+            __builtin_prefetch(w0 + C * t->stride + i * LINE, 0, 2);
+            if (C > 1) __builtin_prefetch(w1 + C * t->stride + i * LINE, 0, 2);
         }
-        multiply_step(tiles, x, x + down, t->pitch, w0, w1, how, R, C);
+        multiply_step(tiles, x, x + down, t->pitch, w0, w1, how, once, R, C);
+        if (done >= BLOCK_ROWS) continue;
+        for (int r = done; r < int_min(done + share, at->rows); r++)
+            for (int i = 0; i < C; i++) __builtin_prefetch(y + r * t->ldy + i * LANES, 1, 3);
+        finish_part(t, u, done, done + share, how);
+        done += share;
     }
-    if (c->rest) multiply_step(tiles, x, x + down, t->pitch, c->last[0], c->last[1], how, R, C);
+    if (c->rest)
+        multiply_step(tiles, x, x + down, t->pitch, c->last[0], c->last[1], how, false, R, C);
+    finish_part(t, u, done, BLOCK_ROWS, how);
     tile_store(tiles, SUM00, sum[0], TILE_LINE);
     if (C > 1) tile_store(tiles, SUM01, sum[1], TILE_LINE);
     if (R > 1) tile_store(tiles, SUM10, sum[2], TILE_LINE);
     if (R > 1 && C > 1) tile_store(tiles, SUM11, sum[3], TILE_LINE);
-    for (int i = 0; i < 2 * R; i++) {
-        int r = i / 2 * TILE_ROWS;
-        struct tile at = {row + r, int_min(rows - r, TILE_ROWS), c->panel + i % 2};
-        if (i % 2 < C) finish(t, at, sum[i], how);
-    }
+}
+
+INLINE void multiply_any(struct tiles *tiles, const struct packed_task *t, const struct columns *c,
+                         int panels, const struct place *at, vi sum[4][TILE_ROWS * VECS],
+                         const struct unfinished *u, const enum how how, const bool once)
+{
+    if (at->rows > TILE_ROWS && panels > 1)
+        multiply_block(tiles, t, c, at, sum, u, how, once, 2, 2);
+    else if (at->rows > TILE_ROWS)
+        multiply_block(tiles, t, c, at, sum, u, how, once, 2, 1);
+    else if (panels > 1)
+        multiply_block(tiles, t, c, at, sum, u, how, once, 1, 2);
+    else
+        multiply_block(tiles, t, c, at, sum, u, how, once, 1, 1);
 }
 
 /* Rows are divided into blocks of the same size, so that one configuration of the tiles serves all;
@@ -146,25 +197,27 @@ INLINE void run_tiles(const struct packed_task *t, int first, int last, const en
 {
     int rows = part(t->m, BLOCK_ROWS, 1), blocks = (t->m + rows - 1) / rows;
     int group = int_max(1, (int)(BLOCK_BYTES / (rows * t->pitch)));
+    vi sum[2][4][TILE_ROWS * VECS]; /* of this block and of the last */
+    struct unfinished u = {0};
     struct tiles tiles;
     struct columns c;
+    int n = 0;
     configure(&tiles, rows);
     for (int from = 0; from < blocks; from += group)
         for (int panel = first; panel < last; panel += 2) {
-            int panels = int_min(2, last - panel);
+            int panels = int_min(2, last - panel), of = int_min(group, blocks - from);
             columns_init(&c, t, panel, panels, how);
-            for (int b = from; b < int_min(from + group, blocks); b++) {
-                int row = int_min(b * rows, t->m - rows);
-                if (rows > TILE_ROWS && panels > 1)
-                    multiply_block(&tiles, t, &c, row, rows, how, 2, 2);
-                else if (rows > TILE_ROWS)
-                    multiply_block(&tiles, t, &c, row, rows, how, 2, 1);
-                else if (panels > 1)
-                    multiply_block(&tiles, t, &c, row, rows, how, 1, 2);
+            for (int b = 0; b < of; b++, n++) {
+                struct place at = {int_min((from + b) * rows, t->m - rows), rows,
+                                   b * TILE_ROWS / of, (b + 1) * TILE_ROWS / of};
+                if (of > 1)
+                    multiply_any(&tiles, t, &c, panels, &at, sum[n % 2], &u, how, false);
                 else
-                    multiply_block(&tiles, t, &c, row, rows, how, 1, 1);
+                    multiply_any(&tiles, t, &c, panels, &at, sum[n % 2], &u, how, true);
+                u = (struct unfinished){at.row, rows, panel, panels, sum[n % 2]};
             }
         }
+    finish_part(t, &u, 0, BLOCK_ROWS, how);
     tiles_release(&tiles);
 }
 
@@ -269,122 +322,234 @@ static void pack_edge(char *to, const uint16_t *from, size_t ld, bool along, boo
     pack_full(to, 0, x, AMX_DEEP, along, right, 1);
 }
 
-INLINE void pack_as(char *to, const struct amx_factor *f, int at, int n, int k0, int k,
+INLINE void pack_as(char *to, size_t next, const struct amx_factor *f, int at, int n, int k0, int k,
                     const bool along, const bool right)
 {
-    size_t next = (size_t)(k + AMX_DEEP - 1) / AMX_DEEP * AMX_TILE, ld = (size_t)f->m.ld;
-    for (int i = 0; i < k; i += AMX_DEEP, to += AMX_TILE) {
-        const uint16_t *from = along ? mat_at(f->m, at, k0 + i) : mat_at(f->m, k0 + i, at);
-        if (n == 2 * AMX_SIDE && k - i >= AMX_DEEP) {
-            pack_full(to, next, from, ld, along, right, 2);
-            continue;
-        }
-        for (int t = 0; t * AMX_SIDE < n; t++)
-            pack_edge(to + t * next, from + t * AMX_SIDE * (along ? ld : 1), ld, along, right,
-                      int_min(AMX_SIDE, n - t * AMX_SIDE), int_min(AMX_DEEP, k - i));
+    const uint16_t *from = along ? mat_at(f->m, at, k0) : mat_at(f->m, k0, at);
+    size_t ld = (size_t)f->m.ld;
+    if (n == 2 * AMX_SIDE && k == AMX_DEEP) {
+        pack_full(to, next, from, ld, along, right, 2);
+        return;
     }
+    for (int t = 0; t * AMX_SIDE < n; t++)
+        pack_edge(to + t * next, from + t * AMX_SIDE * (along ? ld : 1), ld, along, right,
+                  int_min(AMX_SIDE, n - t * AMX_SIDE), k);
 }
 
-static void pack(char *to, const struct amx_factor *f, int at, int n, int k0, int k)
+static void pack(char *to, size_t next, const struct amx_factor *f, int at, int n, int k0, int k)
 {
     if (f->along && f->right)
-        pack_as(to, f, at, n, k0, k, true, true);
+        pack_as(to, next, f, at, n, k0, k, true, true);
     else if (f->along)
-        pack_as(to, f, at, n, k0, k, true, false);
+        pack_as(to, next, f, at, n, k0, k, true, false);
     else if (f->right)
-        pack_as(to, f, at, n, k0, k, false, true);
+        pack_as(to, next, f, at, n, k0, k, false, true);
     else
-        pack_as(to, f, at, n, k0, k, false, false);
+        pack_as(to, next, f, at, n, k0, k, false, false);
 }
 
-/* Stores a tile of sums in c, with beta, bias and ReLU. */
-INLINE void finish_tile(const struct gemm_job *j, int row, int col, const float *sum,
-                        const enum type type)
+/* A block of the product: two tiles of rows by two of columns, fewer at the edges */
+struct block {
+    int row, rows, col, cols; /* in c */
+};
+
+/* A block whose products are summed, and which bias, ReLU and the rounding to c's type still wait
+ * for. They are done a few rows at a time while the next block is multiplied: the tiles and the
+ * vector units then work side by side, and stores to c have time to find their cache lines. */
+struct pending {
+    struct block b;    /* rows = 0: nothing is pending */
+    const float *sums; /* tiles [2][2] */
+};
+
+/* Rows [from, to) of a block, as far as it has them. */
+INLINE void finish_as(const struct gemm_job *j, const struct pending *p, int from, int to,
+                      const enum type type)
 {
-    int rows = int_min(AMX_SIDE, j->c.rows - row);
-    for (int v = 0; v < AMX_SIDE; v += W) {
-        int n = int_min(W, j->c.cols - col - v);
-        if (n <= 0) break;
-        vf bias = j->bias.p ? vf_load_part(j->bias.p, (size_t)(col + v), n, 0, TYPE_F32) : (vf){0};
-        for (int r = 0; r < rows; r++) {
-            void *c = mat_at(j->c, row + r, col + v);
-            vf s = vf_load(sum, (size_t)(r * AMX_SIDE + v), TYPE_F32);
+    to = int_min(to, p->b.rows);
+    for (int r = from; r < to; r++)
+        for (int at = 0; at < p->b.cols; at += W) {
+            int n = int_min(W, p->b.cols - at), tile = r / AMX_SIDE * 2 + at / AMX_SIDE;
+            size_t i = (size_t)tile * TILE_NUMBERS + r % AMX_SIDE * AMX_SIDE + at % AMX_SIDE;
+            void *c = mat_at(j->c, p->b.row + r, p->b.col + at);
+            vf s = vf_load(p->sums, i, TYPE_F32);
             if (j->beta != 0) s += vf_load_part(c, 0, n, 0, type);
-            s += bias;
+            if (j->bias.p) s += vf_load_part(j->bias.p, (size_t)(p->b.col + at), n, 0, TYPE_F32);
             if (j->relu) s = vf_max((vf){0}, s);
             vf_store_part(c, 0, n, s, type);
         }
-    }
 }
 
-/* The tile of sums that is `down` rows and `across` columns of tiles from the first of the task */
-INLINE char *sums_at(const struct amx_task *t, int down, int across)
+static void finish_rows(const struct gemm_job *j, const struct pending *p, int from, int to)
 {
-    return t->sums + ((size_t)down * amx_tiles(t->cols) + across) * AMX_TILE;
-}
-
-INLINE void sum_begin(struct tiles *tiles, const struct amx_task *t, const int sum, int down,
-                      int across)
-{
-    if (t->begins)
-        tile_zero(tiles, sum);
-    else
-        tile_load(tiles, sum, sums_at(t, down, across), TILE_LINE);
-}
-
-INLINE void sum_end(struct tiles *tiles, const struct amx_task *t, const int sum, int down,
-                    int across)
-{
-    const struct gemm_job *j = t->job;
-    int row = t->row + down * AMX_SIDE, col = t->col + across * AMX_SIDE;
-    float s[TILE_NUMBERS] __attribute__((aligned(64)));
-    if (!t->ends) {
-        tile_store(tiles, sum, sums_at(t, down, across), TILE_LINE);
-        return;
-    }
-    tile_store(tiles, sum, s, TILE_LINE);
     if (j->c.type == TYPE_BF16)
-        finish_tile(j, row, col, s, TYPE_BF16);
+        finish_as(j, p, from, to, TYPE_BF16);
     else
-        finish_tile(j, row, col, s, TYPE_F32);
+        finish_as(j, p, from, to, TYPE_F32);
 }
 
-/* A block of R by C tiles */
-INLINE void multiply_tiles(struct tiles *tiles, const struct amx_task *t, int down, int across,
-                           const int R, const int C)
+/* Tiles of sums in memory: where the first is, the distance between rows of a tile, and between
+ * tiles below and beside each other */
+struct grid {
+    char *at; /* NULL: sums begin with zeros */
+    size_t pitch, down, across;
+};
+
+static struct grid grid_of(char *at, size_t across)
 {
-    size_t next = (size_t)t->deep * AMX_TILE;
-    const char *left = t->left + down * next, *right = t->right + across * next;
-    sum_begin(tiles, t, SUM00, down, across);
-    if (C > 1) sum_begin(tiles, t, SUM01, down, across + 1);
-    if (R > 1) sum_begin(tiles, t, SUM10, down + 1, across);
-    if (R > 1 && C > 1) sum_begin(tiles, t, SUM11, down + 1, across + 1);
-    for (const char *end = left + next; left < end; left += AMX_TILE, right += AMX_TILE)
-        multiply_step(tiles, left, left + next, TILE_LINE, right, right + next, BF16_DOT, R, C);
-    sum_end(tiles, t, SUM00, down, across);
-    if (C > 1) sum_end(tiles, t, SUM01, down, across + 1);
-    if (R > 1) sum_end(tiles, t, SUM10, down + 1, across);
-    if (R > 1 && C > 1) sum_end(tiles, t, SUM11, down + 1, across + 1);
+    return (struct grid){at, TILE_LINE, across * AMX_TILE, AMX_TILE};
 }
 
-/* The tiles of two columns stay in the first-level cache while those of all rows pass. */
+static struct grid grid_in(struct mat c, const struct block *b)
+{
+    size_t pitch = (size_t)c.ld * sizeof(float);
+    return (struct grid){mat_at(c, b->row, b->col), pitch, AMX_SIDE * pitch, TILE_LINE};
+}
+
+INLINE void sum_begin(struct tiles *t, const int sum, const struct grid *g, const int down,
+                      const int across)
+{
+    if (g->at)
+        tile_load(t, sum, g->at + down * g->down + across * g->across, g->pitch);
+    else
+        tile_zero(t, sum);
+}
+
+INLINE void sum_end(struct tiles *t, const int sum, const struct grid *g, const int down,
+                    const int across)
+{
+    tile_store(t, sum, g->at + down * g->down + across * g->across, g->pitch);
+}
+
+/* The tiles of the left factor of a block: the first tile, the distance between rows of a tile, and
+ * between tiles below each other and along the inner side */
+struct left {
+    const char *at;
+    size_t pitch, down, step;
+};
+
+/* What is prefetched in every step: lines [first, last) of the left factor of the next block of
+ * rows, and the rows of c of the next block. */
+struct ahead {
+    const char *left;
+    size_t line, step; /* bytes from a line to the next, and from those of a step to the next */
+    int first, last;
+    char *c;
+    size_t row;
+    bool wide; /* a row of a block of c has two cache lines, not one */
+};
+
+/* A block of R by C tiles, while the one before it is finished */
+INLINE void multiply_tiles(struct tiles *tiles, const struct amx_task *t, const struct left *l,
+                           const char *right, const struct grid *from, const struct grid *to,
+                           const struct ahead *h, const struct pending *p, const int R, const int C)
+{
+    const char *left = l->at;
+    size_t next = (size_t)t->deep * AMX_TILE;
+    int share = (BLOCK_ROWS + t->deep - 1) / t->deep; /* rows of c for each step */
+    sum_begin(tiles, SUM00, from, 0, 0);
+    if (C > 1) sum_begin(tiles, SUM01, from, 0, 1);
+    if (R > 1) sum_begin(tiles, SUM10, from, 1, 0);
+    if (R > 1 && C > 1) sum_begin(tiles, SUM11, from, 1, 1);
+    for (int s = 0, row = 0; s < t->deep; s++, left += l->step, right += AMX_TILE) {
+        for (int i = h->first; i < h->last; i++)
+            __builtin_prefetch(h->left + i * h->line + s * h->step, 0, 2);
+        multiply_step(tiles, left, left + l->down, l->pitch, right, right + next, BF16_DOT, true, R,
+                      C);
+        if (row >= BLOCK_ROWS) continue;
+        for (int i = row; i < row + share; i++) {
+            __builtin_prefetch(h->c + i * h->row, 1, 3);
+            if (h->wide) __builtin_prefetch(h->c + i * h->row + TILE_LINE, 1, 3);
+        }
+        finish_rows(t->job, p, row, row + share);
+        row += share;
+    }
+    sum_end(tiles, SUM00, to, 0, 0);
+    if (C > 1) sum_end(tiles, SUM01, to, 0, 1);
+    if (R > 1) sum_end(tiles, SUM10, to, 1, 0);
+    if (R > 1 && C > 1) sum_end(tiles, SUM11, to, 1, 1);
+}
+
+static struct block block_at(const struct amx_task *t, int i)
+{
+    struct mat c = t->job->c;
+    struct block b = {.row = i / amx_across(t) * BLOCK_ROWS,
+                      .col = t->col + i % amx_across(t) * BLOCK_ROWS};
+    b.rows = int_min(BLOCK_ROWS, c.rows - b.row);
+    b.cols = int_min(BLOCK_ROWS, t->col + t->cols - b.col);
+    return b;
+}
+
+/* The left factor of the rows from `row` on; packs it first where that is needed. */
+static struct left left_of(const struct amx_task *t, int row, int rows)
+{
+    const struct amx_factor *f = &t->left;
+    size_t next = (size_t)t->deep * AMX_TILE, pitch = (size_t)f->m.ld * sizeof(uint16_t);
+    if (!t->packed)
+        return (struct left){mat_at(f->m, row, t->k), pitch, AMX_SIDE * pitch, TILE_LINE};
+    for (int k = 0; k < t->inner; k += AMX_DEEP)
+        pack(t->packed + k / AMX_DEEP * AMX_TILE, next, f, row, rows, t->k + k,
+             int_min(AMX_DEEP, t->inner - k));
+    return (struct left){t->packed, TILE_LINE, next, AMX_TILE};
+}
+
+/* Divides the lines of the left factor of the next rows among the blocks and steps of these. */
+static struct ahead ahead_of(const struct amx_task *t, int i, int last)
+{
+    struct mat c = t->job->c, m = t->left.m;
+    struct block b = block_at(t, i), then = block_at(t, int_min(i + 1, last - 1));
+    size_t line = (size_t)m.ld * sizeof(uint16_t);
+    int row = b.row + BLOCK_ROWS, across = amx_across(t), at = i % across;
+    struct ahead h = {.line = line,
+                      .c = mat_at(c, then.row, then.col),
+                      .row = (size_t)c.ld * type_size(c.type),
+                      .wide = c.type == TYPE_F32};
+    if (row >= c.rows || i - at + across >= last) return h;
+    h.left = t->left.along ? mat_at(m, row, t->k) : mat_at(m, t->k, row);
+    h.step = t->left.along ? TILE_LINE : AMX_DEEP * line;
+    h.first = at * BLOCK_ROWS / across;
+    h.last = (at + 1) * BLOCK_ROWS / across;
+    return h;
+}
+
+/* The tiles of a block's rows of the left factor stay in the first-level cache, or nearly, while
+ * those of the right factor come from the second-level cache. */
 static void multiply(const struct amx_task *t, int first, int last)
 {
-    int rows = amx_tiles(t->rows), cols = amx_tiles(t->cols), blocks = (rows + 1) / 2;
+    float sums[2][4][TILE_NUMBERS] __attribute__((aligned(64))); /* of this block and the last */
+    struct pending pending = {0};
+    struct left left = {0};
     struct tiles tiles;
+    int across = amx_across(t), cols = amx_tiles(t->cols);
     configure(&tiles, BLOCK_ROWS);
     for (int i = first; i < last; i++) {
-        int down = i % blocks * 2, across = i / blocks * 2;
-        bool two = down + 1 < rows;
-        if (two && across + 1 < cols)
-            multiply_tiles(&tiles, t, down, across, 2, 2);
-        else if (two)
-            multiply_tiles(&tiles, t, down, across, 2, 1);
-        else if (across + 1 < cols)
-            multiply_tiles(&tiles, t, down, across, 1, 2);
+        struct block b = block_at(t, i);
+        struct ahead h = ahead_of(t, i, last);
+        int down = b.row / AMX_SIDE, beside = (b.col - t->col) / AMX_SIDE;
+        const char *right = t->right + (size_t)beside * t->deep * AMX_TILE;
+        size_t at = ((size_t)down * cols + beside) * AMX_TILE;
+        struct grid from = {0}, to;
+        if (t->in_place)
+            to = grid_in(t->job->c, &b);
+        else if (t->ends)
+            to = grid_of((char *)sums[i % 2], 2);
         else
-            multiply_tiles(&tiles, t, down, across, 1, 1);
+            to = grid_of(t->sums + at, cols);
+        if (t->in_place && (!t->begins || t->job->beta != 0))
+            from = to;
+        else if (!t->in_place && !t->begins)
+            from = grid_of(t->sums + at, cols);
+        if (i == first || i % across == 0) left = left_of(t, b.row, b.rows);
+        if (b.rows > AMX_SIDE && b.cols > AMX_SIDE)
+            multiply_tiles(&tiles, t, &left, right, &from, &to, &h, &pending, 2, 2);
+        else if (b.rows > AMX_SIDE)
+            multiply_tiles(&tiles, t, &left, right, &from, &to, &h, &pending, 2, 1);
+        else if (b.cols > AMX_SIDE)
+            multiply_tiles(&tiles, t, &left, right, &from, &to, &h, &pending, 1, 2);
+        else
+            multiply_tiles(&tiles, t, &left, right, &from, &to, &h, &pending, 1, 1);
+        if (!t->in_place && t->ends) pending = (struct pending){b, sums[i % 2][0]};
     }
+    finish_rows(t->job, &pending, 0, BLOCK_ROWS);
     tiles_release(&tiles);
 }
 

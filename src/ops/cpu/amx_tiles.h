@@ -76,6 +76,13 @@ TILE_OP void tile_load(struct tiles *t, const int to, const void *p, size_t pitc
     (void)t;
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(p), "r"(pitch), "i"(to) : "memory");
 }
+/* Like tile_load, for a tile that is not loaded again soon: it does not displace others from the
+ * first-level cache. */
+TILE_OP void tile_load_once(struct tiles *t, const int to, const void *p, size_t pitch)
+{
+    (void)t;
+    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" : : "r"(p), "r"(pitch), "i"(to) : "memory");
+}
 TILE_OP void tile_store(struct tiles *t, const int from, void *p, size_t pitch)
 {
     (void)t;
@@ -139,6 +146,11 @@ static inline void tile_load(struct tiles *t, int to, const void *p, size_t pitc
     tile_zero(t, to);
     for (int r = 0; r < t->shape.rows[to]; r++)
         memcpy(t->tile[to][r], (const char *)p + r * pitch, t->shape.bytes[to]);
+}
+
+static inline void tile_load_once(struct tiles *t, int to, const void *p, size_t pitch)
+{
+    tile_load(t, to, p, pitch);
 }
 
 static inline void tile_store(struct tiles *t, int from, void *p, size_t pitch)

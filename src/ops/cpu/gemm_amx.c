@@ -4,11 +4,13 @@
  *
  * Place: under gemm.c, for products of bf16 where the processor has AMX.
  *
- * A part is some rows and columns of c and some of the inner side. All threads pack the parts of
- * both factors into tiles, wait for each other, and each computes its share of the part's blocks.
- * Between parts along the inner side the sums are kept in f32. Every element of c is one sum in the
- * order of the inner side, AMX_DEEP numbers at a time, whatever the parts and the threads; so its
- * bits depend only on its row of a and its column of b.
+ * A part is some columns of c and some of the inner side. All threads pack the right factor of a
+ * part into tiles and wait for each other; then each computes its share of the part's blocks, for
+ * which it reads the left factor from the matrix or packs a block's rows of it. While one part is
+ * multiplied, the threads that are done pack the next one into other memory. Between parts along
+ * the inner side the sums are kept in f32. Every element of c is one sum in the order of the inner
+ * side, AMX_DEEP numbers at a time, whatever the parts and the threads; so its bits depend only on
+ * its row of a and its column of b.
  */
 #include <omp.h>
 #include <stdlib.h>
@@ -17,9 +19,9 @@
 #include "base/minmax.h"
 #include "ops/cpu/amx.h"
 
-/* Largest part. The tiles of its rows take 1 MiB, half of a second-level cache of the processors
- * with AMX; those of two tiles of columns take 32 KiB of the first-level cache. */
-enum { PART_ROWS = 1024, PART_COLS = 1024, PART_DEEP = 512 };
+/* Largest part: so many numbers of the inner side, and as many columns as make PART_TILES tiles.
+ * These take 1 MiB, half of a second-level cache of the processors with AMX. */
+enum { PART_DEEP = 1024, PART_TILES = 1024 };
 
 /* Below this many multiplications, starting threads costs more than it saves. */
 enum { SMALL = 4 << 20 };
@@ -29,24 +31,44 @@ struct plan {
     const struct amx_kernels *amx;
     const struct gemm_job *job;
     struct amx_factor left, right;
-    int rows, cols, inner;
-    char *tiles_left, *tiles_right, *sums;
+    int inner, part_cols; /* columns of a part */
+    char *tiles[2];       /* of the right factor of two parts that follow each other */
+    char *packed;         /* of the left factor, for each thread */
+    size_t packed_bytes;
+    bool in_place; /* sums are kept in c */
+    char *sums;    /* or else here, from part to part */
 };
 
-static size_t bytes_of(int lanes, int inner)
+static int deep_of(int inner)
 {
-    int deep = (inner + AMX_DEEP - 1) / AMX_DEEP;
-    return (size_t)amx_tiles(lanes) * deep * AMX_TILE;
+    return (inner + AMX_DEEP - 1) / AMX_DEEP;
+}
+
+/* Whether a part of the left factor can be loaded from the matrix, tile by tile */
+static bool has_tiles(const struct plan *p, int inner)
+{
+    return p->left.along && p->job->c.rows % AMX_SIDE == 0 && inner % AMX_DEEP == 0;
+}
+
+/* Whether sums can be kept in c, from the first part to the last */
+static bool fits_in_place(const struct gemm_job *j)
+{
+    return j->c.type == TYPE_F32 && !j->bias.p && !j->relu && j->c.rows % AMX_SIDE == 0 &&
+           j->c.cols % AMX_SIDE == 0;
 }
 
 /* Divides the memory, which grows as needed. */
-static enum heed_status reserve(struct gemm_amx *g, struct plan *p, struct heed_error *err)
+static enum heed_status reserve(struct gemm_amx *g, struct plan *p, int team,
+                                struct heed_error *err)
 {
-    int rows = int_min(p->rows, PART_ROWS), cols = int_min(p->cols, PART_COLS);
-    int deep = int_min(p->inner, PART_DEEP);
-    size_t left = bytes_of(rows, deep), right = bytes_of(cols, deep);
-    size_t sums = p->inner > PART_DEEP ? (size_t)amx_tiles(rows) * amx_tiles(cols) * AMX_TILE : 0;
-    size_t bytes = left + right + sums;
+    int deep = deep_of(int_min(p->inner, PART_DEEP));
+    p->part_cols = int_min(PART_TILES / deep * AMX_SIDE, p->job->c.cols);
+    size_t across = (size_t)amx_tiles(p->part_cols);
+    size_t right = across * deep * AMX_TILE;
+    size_t sums = across * amx_tiles(p->job->c.rows) * AMX_TILE;
+    if (p->in_place || p->inner <= PART_DEEP) sums = 0;
+    p->packed_bytes = has_tiles(p, p->inner) ? 0 : (size_t)2 * deep * AMX_TILE;
+    size_t bytes = 2 * right + team * p->packed_bytes + sums;
     if (bytes > g->bytes) {
         char *memory = aligned_alloc(64, bytes);
         if (!memory) return error_memory(err, bytes, "matrix products");
@@ -54,49 +76,54 @@ static enum heed_status reserve(struct gemm_amx *g, struct plan *p, struct heed_
         g->memory = memory;
         g->bytes = bytes;
     }
-    p->tiles_left = g->memory;
-    p->tiles_right = g->memory + left;
-    p->sums = g->memory + left + right;
+    p->tiles[0] = g->memory;
+    p->tiles[1] = g->memory + right;
+    p->packed = g->memory + 2 * right;
+    p->sums = p->packed + team * p->packed_bytes;
     return HEED_OK;
 }
 
-/* Thread `me` of `all` packs its share of n rows or columns from `at` on, two tiles at a time. */
-static void pack_share(const struct plan *p, const struct amx_factor *f, char *to, int at, int n,
-                       int k0, int k, long me, long all)
+/* Thread `me` of `all` packs its share of the right factor of a part, in the order in which it lies
+ * in memory. */
+static void pack_share(const struct plan *p, const struct amx_task *t, char *to, long me, long all)
 {
     enum { TWO = 2 * AMX_SIDE };
-    long twos = (n + TWO - 1) / TWO;
-    for (int i = (int)(twos * me / all); i < (int)(twos * (me + 1) / all); i++)
-        p->amx->pack(to + i * bytes_of(TWO, k), f, at + i * TWO, int_min(TWO, n - i * TWO), k0, k);
+    const struct amx_factor *f = &p->right;
+    long twos = amx_across(t), n = twos * t->deep;
+    size_t next = (size_t)t->deep * AMX_TILE;
+    for (long i = n * me / all; i < n * (me + 1) / all; i++) {
+        int at = (int)(f->along ? i / t->deep : i % twos) * TWO;
+        int step = (int)(f->along ? i % t->deep : i / twos), k = step * AMX_DEEP;
+        p->amx->pack(to + at / AMX_SIDE * next + (size_t)step * AMX_TILE, next, f, t->col + at,
+                     int_min(TWO, t->cols - at), t->k + k, int_min(AMX_DEEP, t->inner - k));
+    }
 }
 
-/* What one thread does for the part of c at (row, col) and of the inner side at k; all threads call
- * this for the same parts in the same order. Tiles that the part before has packed already are not
- * packed again. */
-static void run_part(const struct plan *p, int row, int col, int k, long me, long all)
+/* What one thread does for the n-th part, at column `col` and at k of the inner side; all threads
+ * call this for the same parts in the same order. Where all have packed part n, all have multiplied
+ * part n - 1, so that its memory serves part n + 1. */
+static void run_part(const struct plan *p, int n, int col, int k, long me, long all)
 {
+    int inner = int_min(PART_DEEP, p->inner - k);
     struct amx_task t = {
         .job = p->job,
-        .row = row,
-        .rows = int_min(PART_ROWS, p->rows - row),
+        .left = p->left,
         .col = col,
-        .cols = int_min(PART_COLS, p->cols - col),
-        .left = p->tiles_left,
-        .right = p->tiles_right,
+        .cols = int_min(p->part_cols, p->job->c.cols - col),
+        .k = k,
+        .inner = inner,
+        .deep = deep_of(inner),
+        .right = p->tiles[n % 2],
+        .packed = has_tiles(p, inner) ? NULL : p->packed + me * p->packed_bytes,
         .begins = k == 0,
-        .ends = k + PART_DEEP >= p->inner,
+        .ends = k + inner == p->inner,
+        .in_place = p->in_place,
         .sums = p->sums,
     };
-    int deep = int_min(PART_DEEP, p->inner - k);
-    bool whole = t.begins && t.ends;
-    t.deep = (deep + AMX_DEEP - 1) / AMX_DEEP;
-    if (!whole || t.rows < p->rows || col == 0)
-        pack_share(p, &p->left, p->tiles_left, row, t.rows, k, deep, me, all);
-    if (!whole || row == 0) pack_share(p, &p->right, p->tiles_right, col, t.cols, k, deep, me, all);
+    pack_share(p, &t, p->tiles[n % 2], me, all);
 #pragma omp barrier
     long blocks = amx_blocks(&t);
     p->amx->multiply(&t, (int)(blocks * me / all), (int)(blocks * (me + 1) / all));
-#pragma omp barrier
 }
 
 enum heed_status gemm_amx_run(struct gemm_amx *g, const struct gemm_job *j,
@@ -107,18 +134,19 @@ enum heed_status gemm_amx_run(struct gemm_amx *g, const struct gemm_job *j,
         .job = j,
         .left = {j->a, !j->ta, false},
         .right = {j->b, j->tb, true},
-        .rows = j->c.rows,
-        .cols = j->c.cols,
         .inner = gemm_inner(j),
+        .in_place = fits_in_place(j),
     };
-    enum heed_status status = reserve(g, &p, err);
+    int team = (double)j->c.rows * j->c.cols * p.inner < SMALL ? 1 : threads;
+    enum heed_status status = reserve(g, &p, team, err);
     if (status != HEED_OK) return status;
-    int team = (double)p.rows * p.cols * p.inner < SMALL ? 1 : threads;
 #pragma omp parallel num_threads(team)
-    for (int col = 0; col < p.cols; col += PART_COLS)
-        for (int row = 0; row < p.rows; row += PART_ROWS)
+    {
+        int n = 0;
+        for (int col = 0; col < j->c.cols; col += p.part_cols)
             for (int k = 0; k < p.inner; k += PART_DEEP)
-                run_part(&p, row, col, k, omp_get_thread_num(), omp_get_num_threads());
+                run_part(&p, n++, col, k, omp_get_thread_num(), omp_get_num_threads());
+    }
     return HEED_OK;
 }
 
