@@ -3,11 +3,11 @@
 
     python3 bench/beside_ctranslate2.py [--bench build/benchmarks/bench_translate]
                                         [--models build/beside_ctranslate2] [--rounds 7]
-                                        [--device cpu]
+                                        [--device cpu] [--cells 1x1,4x32]
 
 Needs: pip install ctranslate2 numpy. The work: the paper's base model with random weights and
 32,000 pieces, 28 source tokens with the end mark, exactly 32 output tokens; beams 1 and 4, batches
-of 1, 8 and 32. CTranslate2 gets min_decoding_length = max_decoding_length = 32; bench_translate
+of 1, 8 and 32, or the cells BEAMxBATCH. CTranslate2 gets min_decoding_length = max_decoding_length = 32; bench_translate
 forbids the end mark before 32 tokens and cuts there. Both go from tokens to tokens.
 
 Each is measured with 1 thread, with 2 threads, and as two processes of 1 thread at once. Every
@@ -222,7 +222,9 @@ def main():
     parser.add_argument("--models", type=Path, default="build/beside_ctranslate2")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--cells", default=",".join(f"{b}x{n}" for b, n in CELLS))
     a = parser.parse_args()
+    CELLS[:] = [tuple(map(int, cell.split("x"))) for cell in a.cells.split(",")]
     # In a process of its own: a child's peak memory would begin with what this one holds.
     subprocess.run([sys.executable, __file__, "--write", a.models], check=True)
 
