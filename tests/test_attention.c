@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "ops/bf16.h"
 #include "ops/cpu/attention.h"
 #include "ops/cpu/cpu.h"
 #include "ops/drop.h"
@@ -615,9 +616,54 @@ static void test_nan_is_seen(void **state)
     }
 }
 
+/* Queries of a short tile, which is computed for several heads at once, have the bits that they
+ * have in a long tile and in a call for one head. */
+static void test_heads_together(void **state)
+{
+    enum { HEADS = 12, KV = 3, WIDTH = 40, KEYS = 150, QUERIES = 7 };
+    static float q[QUERIES][HEADS * WIDTH], all[QUERIES][HEADS * WIDTH],
+        few[QUERIES][HEADS * WIDTH];
+    static uint16_t kv[KEYS][2 * KV * WIDTH];
+    static _Alignas(4096) char work[ATTEND_WORK];
+    int32_t at[KEYS], rows[] = {0, QUERIES}, first[] = {0}, klen[] = {0};
+    uint64_t seed = 1;
+    (void)state;
+    for (int i = 0; i < QUERIES * HEADS * WIDTH; i++)
+        q[i / (HEADS * WIDTH)][i % (HEADS * WIDTH)] = (float)random_unit(&seed) - 0.5f;
+    for (int i = 0; i < KEYS * 2 * KV * WIDTH; i++)
+        kv[i / (2 * KV * WIDTH)][i % (2 * KV * WIDTH)] =
+            bf16_from_float((float)random_unit(&seed) - 0.5f);
+    for (int i = 0; i < KEYS; i++) at[i] = KEYS - 1 - i;
+    struct mat k = {kv, KEYS, KV * WIDTH, 2 * KV * WIDTH, TYPE_BF16}, v = k;
+    v.p = kv[0] + KV * WIDTH;
+    struct attention a = {.q = {q, QUERIES, HEADS * WIDTH, HEADS * WIDTH, TYPE_F32},
+                          .k = k,
+                          .v = v,
+                          .heads = HEADS,
+                          .kv_heads = KV,
+                          .seqs = {1, rows, first, klen, QUERIES, KEYS, .at = at}};
+    const struct attend_kernels *kernels;
+    for (int isa = 0; (kernels = isa_at(isa)); isa++)
+        for (int form = 0; form < 3; form++)
+            for (int n = 1; n <= KEYS; n += n < 20 ? 1 : 43) {
+                klen[0] = n;
+                a.alibi = form == 1, a.window = form == 2 ? 5 : 0;
+                a.seqs.causal = form != 0 && n >= QUERIES;
+                a.o = (struct mat){all, QUERIES, HEADS * WIDTH, HEADS * WIDTH, TYPE_F32};
+                for (int h = 0; h < HEADS; h++)
+                    kernels->forward(&a, &(struct attend_tables){0}, 0, h, 1, 0, QUERIES, work);
+                a.o.p = few;
+                for (int i = 0, m = 1; i < QUERIES; i += m, m++)
+                    kernels->forward(&a, &(struct attend_tables){0}, 0, 0, HEADS, i,
+                                     i + m < QUERIES ? i + m : QUERIES, work);
+                assert_memory_equal(all, few, sizeof all);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_heads_together),
         cmocka_unit_test(test_f32),
         cmocka_unit_test(test_bf16),
         cmocka_unit_test(test_plain_gradient),

@@ -2,7 +2,7 @@
  * attention.c - attend and attend_bwd of the CPU backend: distributes sentences and heads over
  * threads.
  *
- * A task is one head of a span of a sentence's queries, in backward one key/value head of a whole
+ * A task is some heads of a span of a sentence's queries, in backward one key/value head of a whole
  * sentence, and one call of a kernel of attention.h. Tasks write disjoint memory and a task's bits
  * do not depend on the thread that runs it, so each thread that becomes free takes the next task.
  *
@@ -39,6 +39,30 @@ static int batch_size(long tasks, int threads)
 {
     long n = tasks / (threads * 16L);
     return n < 1 ? 1 : n > 64 ? 64 : (int)n;
+}
+
+/* Multiplications below which starting threads costs more than it saves. */
+enum { SMALL = 128 << 10 };
+
+static int team_of(const struct cpu *cpu, const struct attention *a)
+{
+    const struct seqs *s = &a->seqs;
+    size_t each = (size_t)a->heads * (attention_dk(a) + attention_dv(a)), pairs = 0;
+    for (int b = 0; b < s->n && pairs * each < SMALL; b++)
+        pairs += (size_t)(s->q[b + 1] - s->q[b]) * s->klen[b];
+    return pairs * each < SMALL ? 1 : cpu->threads;
+}
+
+/* Heads of a task. A sentence of a few queries, as in decoding, has little work for each head, and
+ * the kernel is faster on several at once; but a few sentences still give work to several threads.
+ */
+enum { MOST_TOGETHER = 8, FEW_QUERIES = 8, LEAST_TASKS = 16 };
+
+static int heads_together(const struct attention *a, int team)
+{
+    int n = a->seqs.max_q <= FEW_QUERIES ? MOST_TOGETHER : 1;
+    while (n > 1 && team > 1 && (long)a->seqs.n * a->heads < (long)LEAST_TASKS * n) n /= 2;
+    return n;
 }
 
 static void check(const struct attention *a)
@@ -198,16 +222,18 @@ void cpu_attend(struct backend *be, const struct attention *a)
     check(a);
     if (!tables_reserve(cpu, parameter_floats(a) + transpose_floats(a))) return;
     struct attend_tables tables = tables_make(cpu, a);
-    int spans = (s->max_q + SPAN - 1) / SPAN;
-    long tasks = (long)s->n * spans * a->heads;
-    int chunk = batch_size(tasks, cpu->threads);
-#pragma omp parallel for schedule(dynamic, chunk) num_threads(cpu->threads)
+    int spans = (s->max_q + SPAN - 1) / SPAN, team = team_of(cpu, a);
+    int width = heads_together(a, team), groups = (a->heads + width - 1) / width;
+    long tasks = (long)s->n * spans * groups;
+    int chunk = batch_size(tasks, team);
+#pragma omp parallel for schedule(dynamic, chunk) num_threads(team)
     for (long t = 0; t < tasks; t++) {
-        int head = (int)(t % a->heads), span = (int)(t / a->heads % spans);
-        int b = (int)(t / a->heads / spans);
+        int head = (int)(t % groups) * width, span = (int)(t / groups % spans);
+        int heads = int_min(width, a->heads - head), b = (int)(t / groups / spans);
         int nq = s->q[b + 1] - s->q[b], first = span * SPAN;
         int last = nq < first + SPAN ? nq : first + SPAN;
-        if (first < last) cpu->attend->forward(a, &tables, b, head, first, last, cpu_work(cpu));
+        if (first < last)
+            cpu->attend->forward(a, &tables, b, head, heads, first, last, cpu_work(cpu));
     }
     if (a->weights.p) weights_fill(cpu, a);
 }

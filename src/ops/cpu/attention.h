@@ -1,5 +1,5 @@
 /*
- * attention.h - the attention kernels: the work of one thread on one head of one sentence.
+ * attention.h - the attention kernels: the work of one thread on some heads of one sentence.
  * attention_kernels.c fills this table once per ISA, attention.c distributes the work.
  *
  * A call needs ATTEND_WORK bytes of work space, whatever the length of the sentence, and little
@@ -26,9 +26,10 @@ struct attend_tables {
 
 struct attend_kernels {
     const char *isa;
-    /* Writes o and lse of queries [first, last) of a sentence, counted from its first query. */
+    /* Writes o and lse of queries [first, last) of a sentence, counted from its first query, and of
+     * `heads` heads from `head` on. */
     void (*forward)(const struct attention *a, const struct attend_tables *t, int sentence,
-                    int head, int first, int last, void *work);
+                    int head, int heads, int first, int last, void *work);
     /* Writes dk and dv of a key/value head and dq of the heads that share it, of a whole sentence,
      * and adds to the gradients of the parameters, whose rows are padded like those of the tables.
      */

@@ -1,5 +1,5 @@
 /*
- * attention_kernels.c - softmax(q kT / sqrt(dk)) v of one sentence and one head, and its gradient
+ * attention_kernels.c - softmax(q kT / sqrt(dk)) v of heads of one sentence, and its gradient
  * (paper 3.2.1). Compiled once per ISA; see attention.h.
  *
  * The scores are never stored as a whole but computed in tiles of a block of queries by a block of
@@ -18,10 +18,8 @@
  * The other forms of attention (forms.h) change the scores of a tile, or compute them, and add to o
  * and to the gradients once the tiles of a block of queries are done.
  */
+#include "ops/cpu/few.h"
 #include "ops/cpu/forms.h"
-
-/* Most queries of a tile that is computed without panels of keys and values, as in decoding. */
-enum { FEW = 4 };
 
 /* ---- sums and maxima of the lanes of up to W vectors ---- */
 
@@ -95,16 +93,17 @@ INLINE vf weigh_row(float *p, int ld, struct key_span sees, float top, bool drop
     return sum;
 }
 
-INLINE void soften_as(const struct job *job, const struct tile *t, float *p, struct running *run,
-                      bool window)
+INLINE void soften_as(const struct job *job, int heads, const struct tile *t, float *p,
+                      struct running *run, bool window)
 {
     bool drop = job->a->drop.p > 0;
-    for (int g = 0; g < t->ni; g += W) {
-        int n = int_min(W, t->ni - g);
+    for (int g = 0, rows = heads * t->ni, query = 0; g < rows; g += W) {
+        int n = int_min(W, rows - g);
         struct key_span sees[W];
         vf part[W];
         for (int r = 0; r < n; r++) {
-            sees[r] = tile_sees_as(job, t, g + r, 1, window);
+            sees[r] = tile_sees_as(job, t, query, 1, window);
+            query = query + 1 < t->ni ? query + 1 : 0;
             part[r] = mask_row(p + (g + r) * t->ld, sees[r]);
         }
         for (int r = n; r < W && n > FEW; r++) part[r] = (vf){0};
@@ -113,7 +112,9 @@ INLINE void soften_as(const struct job *job, const struct tile *t, float *p, str
         vf base = vf_pick(top == -INFINITY, vf_all(0.0f), top);
         vf scale = vf_exp(old - base);
         for (int r = 0; r < n; r++) {
-            struct drop_row d = drop ? weight_drop(job, t->i + g + r) : (struct drop_row){0};
+            struct drop_row d = {0};
+            int head = drop && heads > 1 ? (g + r) / t->ni : 0;
+            if (drop) d = weight_drop(job + head, t->i + g + r - head * t->ni);
             part[r] = weigh_row(p + (g + r) * t->ld, t->ld, sees[r], base[r], drop, d, t->j);
         }
         store(run->top + g, top);
@@ -122,13 +123,15 @@ INLINE void soften_as(const struct job *job, const struct tile *t, float *p, str
     }
 }
 
-/* One step of the online softmax: turns the scores of a tile into weights, W rows at a time. */
-static void soften(const struct job *job, const struct tile *t, float *p, struct running *run)
+/* One step of the online softmax: turns the scores of a tile into weights, W rows at a time. The
+ * rows of each head, whose job is job[head], follow those of the head before it. */
+static void soften(const struct job *job, int heads, const struct tile *t, float *p,
+                   struct running *run)
 {
     if (job->window)
-        soften_as(job, t, p, run, true);
+        soften_as(job, heads, t, p, run, true);
     else
-        soften_as(job, t, p, run, false);
+        soften_as(job, heads, t, p, run, false);
 }
 
 static void rescale(float *o, int n, int ld, const float *scale)
@@ -137,104 +140,22 @@ static void rescale(float *o, int n, int ld, const float *scale)
         for (int c = 0; c < ld; c += W) store(o + r * ld + c, load(o + r * ld + c) * scale[r]);
 }
 
-static void finish(const struct job *job, const struct tile *t, float *o, struct running *run)
+/* row: the first of this head in run */
+static void finish(const struct job *job, const struct tile *t, float *o, struct running *run,
+                   int row)
 {
     const struct attention *a = job->a;
+    float *scale = run->scale + row;
     for (int r = 0; r < t->ni; r++) {
-        bool none = run->top[r] == -INFINITY;
-        run->scale[r] = none ? 0.0f : 1.0f / run->sum[r];
+        float top = run->top[row + r], sum = run->sum[row + r];
+        bool none = top == -INFINITY;
+        scale[r] = none ? 0.0f : 1.0f / sum;
         if (a->lse.p)
             *(float *)mat_at(a->lse, job->q0 + t->i + r, job->head) =
-                none ? -INFINITY : run->top[r] + logf(run->sum[r]);
+                none ? -INFINITY : top + logf(sum);
     }
-    rescale(o, t->ni, job->ldv, run->scale);
+    rescale(o, t->ni, job->ldv, scale);
     store_rows(a->o, job->q0 + t->i, job->head * job->dv, o, job->ldv, t->ni, job->dv, 1.0f);
-}
-
-/* p [R][ld] = q [R][ldk] kT */
-INLINE void score_few_as(const struct job *job, const struct tile *t, float *p, const float *q,
-                         enum type type, const int R)
-{
-    struct source k = key_rows(job, job->a->k, t->j, job->dk);
-    struct key_span s = tile_sees(job, t, 0, R);
-    for (int j = span_start(s); j < s.to; j += W) {
-        vf sum[FEW] = {0};
-        for (int c = 0; c < job->dk; c += W) {
-            vf x[W];
-            load_block(x, &k, j, t->nj - j, c, job->dk, type);
-#pragma GCC unroll 16
-            for (int l = 0; l < W; l++)
-#pragma GCC unroll 4
-                for (int r = 0; r < R; r++) sum[r] += q[r * job->ldk + c + l] * x[l];
-        }
-#pragma GCC unroll 4
-        for (int r = 0; r < R; r++) store(p + r * t->ld + j, sum[r]);
-    }
-}
-
-/* o [R][ldv] = or += p [R][ld] v */
-INLINE void weigh_few_as(const struct job *job, const struct tile *t, float *o, bool add,
-                         const float *p, enum type type, const int R)
-{
-    struct source v = key_rows(job, job->a->v, t->j, job->dv);
-    struct key_span s = tile_sees(job, t, 0, R);
-    for (int c = 0; c < job->ldv; c += VECS * W) {
-        vf sum[FEW][VECS] = {0};
-        int vecs = int_min(VECS, (job->ldv - c) / W);
-#pragma GCC unroll 4
-        for (int r = 0; r < R && add; r++)
-#pragma GCC unroll 4
-            for (int n = 0; n < VECS; n++)
-                if (n < vecs) sum[r][n] = load(o + r * job->ldv + c + n * W);
-        for (int j = span_start(s); j < s.to; j++) {
-            const char *row = source_row(&v, j);
-#pragma GCC unroll 4
-            for (int n = 0; n < VECS; n++) {
-                if (n >= vecs) break;
-                vf x = load_edge(row, c + n * W, job->dv, type);
-#pragma GCC unroll 4
-                for (int r = 0; r < R; r++) sum[r][n] += p[r * t->ld + j] * x;
-            }
-        }
-#pragma GCC unroll 4
-        for (int r = 0; r < R; r++)
-#pragma GCC unroll 4
-            for (int n = 0; n < VECS; n++)
-                if (n < vecs) store(o + r * job->ldv + c + n * W, sum[r][n]);
-    }
-}
-
-/* Calls f with the element type of keys or values and the number of queries, n, as constants. */
-#define WITH_QUERIES(n, narrow, f, ...)                                                            \
-    switch (n) {                                                                                   \
-        CASE_QUERIES(1, narrow, f, __VA_ARGS__);                                                   \
-        CASE_QUERIES(2, narrow, f, __VA_ARGS__);                                                   \
-        CASE_QUERIES(3, narrow, f, __VA_ARGS__);                                                   \
-        CASE_QUERIES(4, narrow, f, __VA_ARGS__);                                                   \
-    }
-#define CASE_QUERIES(R, narrow, f, ...)                                                            \
-    case R:                                                                                        \
-        if (narrow)                                                                                \
-            f(__VA_ARGS__, TYPE_BF16, R);                                                          \
-        else                                                                                       \
-            f(__VA_ARGS__, TYPE_F32, R);                                                           \
-        break
-
-/* The scores of a few queries, as in decoding. Their keys are used once, so they are transposed in
- * registers and not copied to a panel. The same sums in the same order as in scores(). */
-static void score_few(const struct job *job, const struct tile *t, float *p, const float *q)
-{
-    bool narrow = job->a->k.type == TYPE_BF16;
-    WITH_QUERIES(t->ni, narrow, score_few_as, job, t, p, q)
-}
-
-/* Like weigh() for a few queries: values are read from their matrix, not from a panel. The same
- * sums in the same order. */
-static void weigh_few(const struct job *job, const struct tile *t, float *o, bool add,
-                      const float *p)
-{
-    bool narrow = job->a->v.type == TYPE_BF16;
-    WITH_QUERIES(t->ni, narrow, weigh_few_as, job, t, o, add, p)
 }
 
 /* The work space of forward: the panels of one tile, and for relative the numbers and the sums of
@@ -250,73 +171,131 @@ struct forward_panels {
 };
 _Static_assert(sizeof(struct forward_panels) <= ATTEND_WORK, "the work space of a thread");
 
-/* Loads the queries of a tile and begins their sums. */
-static void forward_begin(const struct job *job, const struct tile *t, struct forward_panels *m,
-                          struct running *run)
+/* The numbers and the sums for the distances of row `row` of the panels. */
+static float *score_distances(const struct job *job, struct forward_panels *m, int row)
+{
+    return m->score_distances + row * distances_width(job);
+}
+static float *weight_distances(const struct job *job, struct forward_panels *m, int row)
+{
+    return m->weight_distances + row * distances_width(job);
+}
+
+/* Loads the queries of a tile of one head, whose first row in the panels is `row`, and begins their
+ * sums. */
+static void forward_begin(const struct job *job, const struct tile *t, int row,
+                          struct forward_panels *m, struct running *run)
 {
     struct mat kt = job->tables->relative_kt;
-    load_rows(m->q, job->ldk, query_rows(job, job->a->q, t->i, job->dk), t->ni, job->dk,
-              job->scale);
-    for (int r = 0; r < QUERIES; r++) run->top[r] = -INFINITY, run->sum[r] = 0.0f;
+    float *q = m->q + row * job->ldk;
+    load_rows(q, job->ldk, query_rows(job, job->a->q, t->i, job->dk), t->ni, job->dk, job->scale);
+    for (int r = row; r < row + t->ni; r++) run->top[r] = -INFINITY, run->sum[r] = 0.0f;
     if (!kt.p) return;
-    distances_from(job, t->ni, m->score_distances, m->q, job->ldk, kt);
-    memset(m->weight_distances, 0,
+    distances_from(job, t->ni, score_distances(job, m, row), q, job->ldk, kt);
+    memset(weight_distances(job, m, row), 0,
            (size_t)t->ni * distances_width(job) * sizeof *m->weight_distances);
 }
 
-/* The scores of a tile, before softmax. few: the tile has at most FEW queries */
-static void forward_scores(const struct job *job, const struct tile *t, struct forward_panels *m,
-                           bool few)
+/* After the softmax of a tile: scales the sums of earlier tiles, where there are `more`. */
+static void forward_rescale(const struct job *job, const struct tile *t, int row, bool more,
+                            struct forward_panels *m, const struct running *run)
+{
+    if (more) rescale(m->o + row * job->ldv, t->ni, job->ldv, run->scale + row);
+    if (!job->a->relative_k.p) return;
+    float *sums = weight_distances(job, m, row);
+    if (more) rescale(sums, t->ni, distances_width(job), run->scale + row);
+    sum_distances(job, t, sums, m->p + row * t->ld);
+}
+
+/* Ends the work on the queries of a tile of one head whose tiles of keys are all done. */
+static void forward_end(const struct job *job, const struct tile *t, int row,
+                        struct forward_panels *m, struct running *run)
+{
+    float *o = m->o + row * job->ldv;
+    if (job->a->relative_k.p) {
+        float *sums = weight_distances(job, m, row);
+        close_distances(job, t->ni, sums);
+        weigh_distances(job, t->ni, o, job->ldv, sums, job->tables->relative_v);
+    }
+    finish(job, t, o, run, row);
+}
+
+/* Queries [first, last) of one head. */
+static void forward_head(const struct job *job, int first, int last, struct forward_panels *m)
 {
     const struct attention *a = job->a;
-    if (a->additive.p)
-        additive_scores(job, t, m->p, m->q, m->kt);
-    else if (few)
-        score_few(job, t, m->p, m->q);
-    else
-        scores(job, t, m->p, m->q, job->ldk, m->kt, job->dk);
-    change_scores(job, t, m->p, m->score_distances);
+    struct running run;
+    int packed = -1; /* first key of the block that kt and v hold; -1: none */
+    for (int i = first; i < last; i += job->queries) {
+        struct tile t = tile_make(job, i, last, 0);
+        struct key_span sees = job_sees(job, i, t.ni);
+        bool more = false; /* whether o has the sums of earlier key blocks */
+        int j = next_block(job, sees, -job->keys);
+        forward_begin(job, &t, 0, m, &run);
+        do {
+            t = tile_make(job, i, last, j);
+            if (packed != j) {
+                load_columns(m->kt, t.ld, key_rows(job, a->k, j, job->dk), t.nj, job->dk);
+                load_rows(m->v, job->ldv, key_rows(job, a->v, j, job->dv), t.nj, job->dv, 1.0f);
+                packed = j;
+            }
+            if (a->additive.p)
+                additive_scores(job, &t, m->p, m->q, m->kt);
+            else
+                scores(job, &t, m->p, m->q, job->ldk, m->kt, job->dk);
+            change_scores(job, &t, m->p, m->score_distances);
+            soften(job, 1, &t, m->p, &run);
+            forward_rescale(job, &t, 0, more, m, &run);
+            weigh(job, &t, m->o, more, m->p, m->v, job->ldv);
+            more = true;
+        } while ((j = next_block(job, sees, j)) < sees.to);
+        forward_end(job, &t, 0, m, &run);
+    }
+}
+
+/* Queries [first, last), at most FEW, of several heads at once. */
+static void forward_few(const struct job *job, int heads, int first, int last,
+                        struct forward_panels *m)
+{
+    struct running run;
+    struct few_rows rows;
+    struct tile t = tile_make(job, first, last, 0);
+    struct key_span sees = job_sees(job, first, t.ni);
+    bool more = false; /* whether o has the sums of earlier key blocks */
+    int n = t.ni, j = next_block(job, sees, -job->keys);
+    for (int h = 0; h < heads; h++) forward_begin(job + h, &t, h * n, m, &run);
+    do {
+        t = tile_make(job, first, last, j);
+        few_rows_find(&rows, job, &t);
+        score_few(job, heads, &t, m->p, m->q, &rows, m->kt);
+        for (int h = 0; h < heads; h++)
+            change_scores(job + h, &t, m->p + h * n * t.ld, score_distances(job, m, h * n));
+        soften(job, heads, &t, m->p, &run);
+        for (int h = 0; h < heads; h++) {
+            forward_rescale(job + h, &t, h * n, more, m, &run);
+            weigh_few(job + h, &t, m->o + h * n * job->ldv, more, m->p + h * n * t.ld, &rows);
+        }
+        more = true;
+    } while ((j = next_block(job, sees, j)) < sees.to);
+    for (int h = 0; h < heads; h++) forward_end(job + h, &t, h * n, m, &run);
 }
 
 static void forward(const struct attention *a, const struct attend_tables *tables, int sentence,
-                    int head, int first, int last, void *work)
+                    int head, int heads, int first, int last, void *work)
 {
-    struct forward_panels *m = work;
-    struct running run;
-    struct job job = job_make(a, tables, sentence, head);
-    bool few = last - first <= FEW && !a->additive.p, relative = a->relative_k.p;
-    int packed = -1; /* first key of the block that kt and v hold; -1: none */
-    for (int i = first; i < last; i += job.queries) {
-        struct tile t = tile_make(&job, i, last, 0);
-        struct key_span sees = job_sees(&job, i, t.ni);
-        bool more = false; /* whether o has the sums of earlier key blocks */
-        int j = next_block(&job, sees, -job.keys);
-        forward_begin(&job, &t, m, &run);
-        do {
-            t = tile_make(&job, i, last, j);
-            if (packed != j && !few) {
-                load_columns(m->kt, t.ld, key_rows(&job, a->k, j, job.dk), t.nj, job.dk);
-                load_rows(m->v, job.ldv, key_rows(&job, a->v, j, job.dv), t.nj, job.dv, 1.0f);
-                packed = j;
-            }
-            forward_scores(&job, &t, m, few);
-            soften(&job, &t, m->p, &run);
-            if (more) rescale(m->o, t.ni, job.ldv, run.scale);
-            if (few)
-                weigh_few(&job, &t, m->o, more, m->p);
-            else
-                weigh(&job, &t, m->o, more, m->p, m->v, job.ldv);
-            if (relative) {
-                if (more) rescale(m->weight_distances, t.ni, distances_width(&job), run.scale);
-                sum_distances(&job, &t, m->weight_distances, m->p);
-            }
-            more = true;
-        } while ((j = next_block(&job, sees, j)) < sees.to);
-        if (relative) {
-            close_distances(&job, t.ni, m->weight_distances);
-            weigh_distances(&job, t.ni, m->o, job.ldv, m->weight_distances, tables->relative_v);
+    struct job job[FEW_HEADS] = {job_make(a, tables, sentence, head)};
+    bool few = last - first <= FEW && !a->additive.p;
+    int most = few ? int_min(FEW_HEADS, job->queries / (last - first)) : 1;
+    for (int end = head + heads; head < end; head += most) {
+        int n = int_min(most, end - head);
+        for (int h = 0; h < n; h++) {
+            job[h] = job[0];
+            job_set_head(&job[h], head + h);
         }
-        finish(&job, &t, m->o, &run);
+        if (few)
+            forward_few(job, n, first, last, work);
+        else
+            forward_head(job, first, last, work);
     }
 }
 

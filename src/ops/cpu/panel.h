@@ -99,35 +99,47 @@ static void store_rows(struct mat m, int row, int col, const float *src, int ld,
         store_rows_as(m, row, col, src, ld, n, width, scale, TYPE_F32);
 }
 
-/* x[l] = column c+l of rows [first, first+n); 0 in lanes from n on */
-INLINE void load_block(vf x[W], const struct source *s, int first, int n, int c, int width,
-                       enum type t)
+/* dst + c * step = column c of W rows, for c below round_up(width). The numbers of a row are
+ * `offset` bytes behind row[l]. Columns of bf16 are transposed in pairs, which are as wide as an
+ * f32. */
+INLINE void load_columns_of(float *dst, int step, const char *const row[W], size_t offset,
+                            int width, enum type t)
 {
-    if (n >= W && c + W <= width) {
+    int c = 0;
+    for (; t == TYPE_BF16 && c + 2 * W <= width; c += 2 * W) {
+        vf x[W];
 #pragma GCC unroll 16
         for (int l = 0; l < W; l++) {
-            const char *src = source_row(s, first + l);
+            const char *src = row[l] + offset;
             expect_read(src, c, width, t);
-            x[l] = vf_load(src, c, t);
+            memcpy(&x[l], src + c * type_size(t), sizeof x[l]);
         }
-    } else {
+        transpose(x);
 #pragma GCC unroll 16
-        for (int l = 0; l < W; l++)
-            x[l] = l < n ? load_edge(source_row(s, first + l), c, width, t) : (vf){0};
+        for (int l = 0; l < W; l++) {
+            store(dst + (c + 2 * l) * step, vf_bits(vu_bits(x[l]) << 16));
+            store(dst + (c + 2 * l + 1) * step, vf_bits(vu_bits(x[l]) & 0xffff0000u));
+        }
     }
-    transpose(x);
+    for (; c < width; c += W) {
+        vf x[W];
+#pragma GCC unroll 16
+        for (int l = 0; l < W; l++) x[l] = load_edge(row[l] + offset, c, width, t);
+        transpose(x);
+#pragma GCC unroll 16
+        for (int l = 0; l < W; l++) store(dst + (c + l) * step, x[l]);
+    }
 }
 
 INLINE void load_columns_as(float *dst, int ld, const struct source *s, int n, int width,
                             enum type t)
 {
-    for (int j = 0; j < n; j += W)
-        for (int c = 0; c < width; c += W) {
-            vf x[W];
-            load_block(x, s, j, n - j, c, width, t);
-#pragma GCC unroll 16
-            for (int l = 0; l < W; l++) store(dst + (c + l) * ld + j, x[l]);
-        }
+    static const float zeros[HEAD_WIDTH_MAX];
+    for (int j = 0; j < n; j += W) {
+        const char *row[W];
+        for (int l = 0; l < W; l++) row[l] = j + l < n ? source_row(s, j + l) : (const char *)zeros;
+        load_columns_of(dst + j, ld, row, 0, width, t);
+    }
 }
 
 /* dst [round_up(width)][ld], ld = round_up(n): the transpose of n rows */

@@ -52,10 +52,11 @@ struct job {
     int lowest, distances;
 };
 
-/* Turns the job into that of another head that shares the key/value head. */
+/* Turns the job into that of another head of the sentence. */
 static void job_set_head(struct job *j, int head)
 {
     j->head = head;
+    j->kv_head = head / attention_shared(j->a);
     j->slope = (float)attention_slope(j->a, head);
 }
 
@@ -63,7 +64,7 @@ static struct job job_make(const struct attention *a, const struct attend_tables
                            int sentence, int head)
 {
     const struct seqs *s = &a->seqs;
-    struct job j = {.a = a, .tables = tables, .kv_head = head / attention_shared(a)};
+    struct job j = {.a = a, .tables = tables};
     j.q0 = s->q[sentence];
     j.nq = s->q[sentence + 1] - j.q0;
     j.k0 = s->k[sentence];
