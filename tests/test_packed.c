@@ -386,31 +386,70 @@ static void test_extremes(void **state)
     }
 }
 
-/* The largest products of int8: a file may have -128 in w, and x has -127 to 127. */
-static void test_largest_i8(void **state)
+/* Products of int8 at the limits of kernels that add in 16 bits (multiply_split in
+ * packed_kernels.c) and beyond them. Rows of x repeat eight numbers, and every second row is
+ * negative; the first number of a row makes its scale 1. Rows of w are -128, which a file may have,
+ * 127, both in turns, and random. Sums are exact, and y is what they are as a float. */
+static void try_limits(int n, int k)
 {
-    (void)state;
-    enum { M = 7, N = 16, K = 27 };
-    int8_t w[N][K];
-    float scale[N], x[M][K], y[M][N];
-    struct packed_weights p = {PACKED_I8, N, K, panels_new(PACKED_I8, N, K)};
-    memset(w, -128, sizeof w);
-    for (int i = 0; i < N; i++) scale[i] = 1;
-    for (int i = 0; i < M * K; i++) x[i / K][i % K] = i / K % 2 ? -127 : 127;
-    packed_fill(PACKED_I8, (void *)p.panels, (struct stored){w[0], TYPE_I8, scale}, N, K, 1);
+    enum { M = 16 };
+    static const int rows[] = {1, 2, 3, 4, 5, 6, 7, M}; /* a tile of each height has a kernel */
+    static const int8_t eight[M / 2][8] = {
+        {127, 127, 127, 127, 127, 127, 127, 127},
+        {127, -127, 127, -127, -127, 127, -127, 127},
+        {127, 1, 127, 1, 127, 1, 127, 1},
+        {127, 1, 1, 127, 127, 0, 0, 127},
+        {127, 2, 2, 127, 0, 0, 0, 0},
+        {64, 64, 64, 64, 64, 64, 64, 63},
+        {65, 64, 0, 0, 64, 64, 64, 64},
+        {127, -127, 1, 0, 1, 0, 127, -127},
+    };
+    int8_t *w = new ((size_t)n * k);
+    float *x = new (sizeof *x * M * (size_t)k), *y = new (sizeof *y * M * (size_t)n);
+    float *want = new (sizeof *want * M * (size_t)n), *scale = new (sizeof *scale * (size_t)n);
+    for (int i = 0; i < M * k; i++)
+        x[i] = (float)(eight[i / k / 2][i % k % 8] * (i / k % 2 ? -1 : 1));
+    for (int i = 0; i < M; i++) x[i * k] = i % 2 ? -127 : 127;
+    for (int i = 0; i < n * k; i++) {
+        const int number[] = {-128, 127, i % 2 ? 127 : -128, (int)(random_mix(i) & 255) - 128};
+        w[i] = (int8_t)number[i / k % 4];
+    }
+    for (int i = 0; i < n; i++) scale[i] = 1;
+    for (int i = 0; i < M * n; i++) {
+        int sum = 0;
+        for (int j = 0; j < k; j++) sum += (int)x[i / n * k + j] * w[i % n * k + j];
+        want[i] = (float)sum;
+    }
+    struct packed_weights p = {PACKED_I8, n, k, panels_new(PACKED_I8, n, k)};
+    packed_fill(PACKED_I8, (void *)p.panels, (struct stored){w, TYPE_I8, scale}, n, k, 1);
     for (int i = 0; i < ISAS; i++) {
         struct packed_work work;
         struct heed_error err = {0};
         if (!open_setting(&work, i)) continue;
-        for (int m = 1; m <= M; m++) { /* every number of rows has a kernel of its own */
-            if (packed_run(&work, y[0], N, x[0], K, m, &p, NULL, false, 1, &err))
+        for (int j = 0; j < 8; j++) {
+            int m = rows[j];
+            if (packed_run(&work, y, n, x, k, m, &p, NULL, false, 1, &err))
                 fail_msg("%s", err.text);
-            for (int c = 0; c < m * N; c++)
-                assert_true(y[c / N][c % N] == (c / N % 2 ? 1 : -1) * 127.0f * 128 * K);
+            for (int c = 0; c < m * n; c++)
+                if (y[c] != want[c])
+                    fail_msg("%s k %d of %d rows: (%d,%d) is %.9g, expected %.9g", setting(i), k, m,
+                             c / n, c % n, (double)y[c], (double)want[c]);
         }
         packed_close(&work);
     }
     free((void *)p.panels);
+    free(w);
+    free(x);
+    free(y);
+    free(want);
+    free(scale);
+}
+static void test_limits_i8(void **state)
+{
+    (void)state;
+    static const int k[] = {1, 3, 4, 5, 8, 9, 27, 31, 32, 33, 100, 512};
+    for (int i = 0; i < 12; i++) try_limits(i % 2 ? 17 : 16, k[i]);
+    try_limits(4, PACKED_K_MAX);
 }
 
 /* A NaN makes its own row of y a NaN, and no other. */
@@ -439,11 +478,11 @@ static void test_nan(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weights),    cmocka_unit_test(test_weights_i8),
-        cmocka_unit_test(test_stacked),    cmocka_unit_test(test_products),
-        cmocka_unit_test(test_long),       cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_real_amx),   cmocka_unit_test(test_extremes),
-        cmocka_unit_test(test_largest_i8), cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_weights),   cmocka_unit_test(test_weights_i8),
+        cmocka_unit_test(test_stacked),   cmocka_unit_test(test_products),
+        cmocka_unit_test(test_long),      cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_real_amx),  cmocka_unit_test(test_extremes),
+        cmocka_unit_test(test_limits_i8), cmocka_unit_test(test_nan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,6 +71,7 @@ enum { PACKED_HEAD = 64 };
 
 struct packed_head {
     float scale, pairs; /* set by the kernels that use them */
+    int32_t apart;      /* of I8_SPLIT: number of groups listed apart */
 };
 
 struct packed_task {

@@ -18,9 +18,10 @@ enum { LANES = PACKED_LANES, VECS = LANES / W, LINE = 4 * LANES };
 enum { BLOCK_BYTES = 512 << 10 };
 
 /* How w and x are multiplied. BF16_DOT and I8_DOT need instructions that not every machine with
- * AVX-512, or with AVX2, has; F32_PAIRS (see dot) is faster on some. On ARM64 the level dotprod has
+ * AVX-512, or with AVX2, has; F32_PAIRS (see dot) is faster on some. AVX2
+ * has I8_SPLIT (see multiply_split) instead of I8. On ARM64 the level dotprod has
  * I8_DOT, and i8mm has BF16_MATRIX and I8_MATRIX (see multiply_pairs). */
-enum how { F32, BF16, I8, F32_PAIRS, BF16_DOT, I8_DOT, BF16_MATRIX, I8_MATRIX };
+enum how { F32, BF16, I8, I8_SPLIT, F32_PAIRS, BF16_DOT, I8_DOT, BF16_MATRIX, I8_MATRIX };
 
 /* The i-th vector at p */
 INLINE vi vi_load(const char *p, int i)
@@ -49,7 +50,7 @@ INLINE const char *panel_tail(const struct packed_task *t, int panel)
 /* Stores the sums of a tile in y, with scales, bias and ReLU. */
 INLINE void finish(const struct packed_task *t, struct tile at, const vi *sum, const enum how how)
 {
-    const bool i8 = how == I8 || how == I8_DOT || how == I8_MATRIX;
+    const bool i8 = how == I8 || how == I8_SPLIT || how == I8_DOT || how == I8_MATRIX;
     const bool scaled = i8 || how == F32 || how == F32_PAIRS;
     const char *tail = panel_tail(t, at.panel);
     for (int v = 0; v < VECS; v++) {
