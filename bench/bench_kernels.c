@@ -15,6 +15,7 @@
 #include "ops/bf16.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/kernels.h"
+#include "ops/cpu/topk.h"
 
 enum { ROWS = 2048, WIDEST = 37000, PARAMETERS = 63000000, STRIP = 64 };
 #define BUFFER ((size_t)ROWS * WIDEST * 4) /* bytes of one matrix */
@@ -108,7 +109,7 @@ static void run_top(const struct work *w, int k)
 {
     float score[8];
     int32_t id[8];
-    for (int r = 0; r < ROWS; r++) w->k->topk(row_of(w, w->a, r), w->n, w->t, k, score, id);
+    for (int r = 0; r < ROWS; r++) topk_row(w->k, row_of(w, w->a, r), w->n, w->t, k, score, id, 0);
 }
 
 static void run_top1(const struct work *w)

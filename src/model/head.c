@@ -3,8 +3,6 @@
  */
 #include "model/head.h"
 
-#include "base/minmax.h"
-
 /* Each pass over the [V,D] gradient must be worth it, whatever chunk the device prefers. */
 enum { CHUNK_MIN = 128 };
 
@@ -21,15 +19,6 @@ void head_layout(struct head_acts *a, struct layout *l, const struct ops *op, in
     a->logits = layout_take(l, chunk < rows ? chunk : layout_padded(rows), l->config->vocab_size,
                             l->precision.act);
     a->loss = layout_take(l, rows, 2, l->precision.master);
-}
-
-struct head_acts head_of_step(const struct head_acts *a, const struct ops *op)
-{
-    enum { UNIT = 8 }; /* chunks are multiples of so many rows, of which products make tiles */
-    struct head_acts step = *a;
-    int rows = int_max(UNIT, op->step_chunk / a->logits.cols / UNIT * UNIT);
-    if (op->step_chunk) step.logits = mat_top(a->logits, int_min(rows, a->logits.rows));
-    return step;
 }
 
 bool head_next(const struct pass *p, struct mat w, const struct head_acts *a, struct mat x,

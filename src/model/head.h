@@ -13,8 +13,6 @@ struct head_acts {
 };
 
 void head_layout(struct head_acts *a, struct layout *l, const struct ops *op, int rows);
-/* The same memory for a decoding step, whose chunks may be smaller: ops.step_chunk */
-struct head_acts head_of_step(const struct head_acts *a, const struct ops *op);
 /* Rows of the logits that a device is given at once, at most. */
 int head_chunk(const struct ops *op, const struct heed_config *c, enum type logits);
 

@@ -77,12 +77,28 @@ static struct step_shape step_shape(const struct run *r, const struct step *s, i
                                .max_memory = memory < longest && !s->watch ? memory : longest};
 }
 
+/* The best tokens that may follow each row, see topk in ops.h, and the scores of those in want. */
+static void step_best(const struct pass *p, struct mat w, const struct head_acts *a, struct mat x,
+                      const struct step_shape *shape, const int32_t *want, float *score,
+                      int32_t *id)
+{
+    const struct ops *op = p->be->op;
+    int k = shape->candidates, wants = shape->wants;
+    if (op->linear_topk && type_packed(w.type) && k <= op->linear_topk_most) {
+        op->linear_topk(p->be, x, w, k, want, wants, score, id);
+        return;
+    }
+    size_t found = (size_t)k + wants; /* of each row */
+    for (struct chunk c = {0}; head_next(p, w, a, x, &c);)
+        op->topk(p->be, c.logits, k, wants ? want + (size_t)c.row * wants : NULL, wants,
+                 score + c.row * found, id + c.row * found);
+}
+
 static void step_ops(struct run *r, const struct step_input *in, const struct step_shape *shape)
 {
     const struct weights *w = &r->p->w;
     struct activations *a = &r->a;
-    int wants = shape->wants;
-    size_t found = (size_t)shape->candidates + wants; /* of each row */
+    size_t found = (size_t)shape->candidates + shape->wants; /* of each row */
     float *score = r->found.device;
     int32_t *id = (int32_t *)(score + shape->rows * found);
     struct pass p = {
@@ -95,11 +111,7 @@ static void step_ops(struct run *r, const struct step_input *in, const struct st
     embedding_forward(&p, &w->embed.target, a->embed_tgt, in->id, in->pos, SITE_EMBED_TGT);
     struct mat x = decoder_forward(&p, w->decoder, a->decoder, a->embed_tgt, &in->view);
     struct mat y = final_norm(&p, &w->decoder_norm, &a->decoder_norm, x);
-    struct head_acts head = head_of_step(&a->head, r->be->op);
-    for (struct chunk c = {0}; head_next(&p, w->embed.output, &head, y, &c);)
-        r->be->op->topk(r->be, c.logits, shape->candidates,
-                        wants ? in->want + (size_t)c.row * wants : NULL, wants,
-                        score + c.row * found, id + c.row * found);
+    step_best(&p, w->embed.output, &a->head, y, shape, in->want, score, id);
     if (shape->watch)
         r->watched[decoder_site(p.config, shape->watch - 1, SITE_CROSS)] = (struct mat){0};
 }

@@ -402,6 +402,7 @@ enum use { USED_WHOLE, USED_IN_PART };
  * - attend_linear, its backward, linear_state and attend_state, for linear attention;
  * - route, dispatch, experts_linear and combine, and experts_linear_bwd and route_bwd, for a
  * mixture of experts;
+ * - linear_topk, which the model replaces by linear and topk where it is missing;
  * - links between devices, note, graph capture and measuring.
  * A backend that lacks an activation says so in `activations`, and one that computes only the
  * paper's attention in `attend_forms`. When a model is opened,
@@ -414,7 +415,7 @@ struct ops {
                             * logits that the model computes at a time */
     int chunk_bf16;        /* chunk, where logits are bf16 */
     int step_rows;         /* preferred number of hypotheses per decoding step */
-    int step_chunk;        /* like chunk, for a decoding step; 0: all of its logits at once */
+    int linear_topk_most;  /* up to this k linear_topk is faster than linear and topk */
     bool panels;           /* TYPE_PACKED_I8 has the layout of panels.h and is read from host
                             * memory, so that a mapped file can be used without a copy */
     bool attend_forms;     /* attend takes the forms of attention besides the paper's */
@@ -583,6 +584,10 @@ struct ops {
      * id is -1. score, id: [N*(k+wants)]. */
     void (*topk)(struct backend *be, struct mat logits, int k, const int32_t *want, int wants,
                  float *score, int32_t *id);
+    /* topk of the logits x wT, the same bits as linear and topk give, without a matrix of logits.
+     * x [N,D], w [V,D] of a packed type, 1 <= k <= linear_topk_most and k <= V */
+    void (*linear_topk)(struct backend *be, struct mat x, struct mat w, int k, const int32_t *want,
+                        int wants, float *score, int32_t *id);
 
     /* graph capture; NULL where it would not make a device faster */
 

@@ -24,8 +24,7 @@
 #include "ops/cpu/kernels.h"
 
 enum {
-    SPAN = 65536,       /* elements of a flat array that one thread takes at a time */
-    MAX_THREADS = 1024, /* beyond this the runtime may not be able to start them */
+    SPAN = 65536, /* elements of a flat array that one thread takes at a time */
     HUGE_PAGE = 2 << 20,
     HUGE_FROM = 64 << 20, /* bytes from which a block asks for huge pages */
     AMX_CHUNK = 40 << 20  /* with AMX a pass over the weights of the output layer and their gradient
@@ -93,6 +92,7 @@ static void cpu_close(struct backend *be)
     free(cpu->attend_work);
     free(cpu->tables);
     free(cpu->partial);
+    free(cpu->topk_work);
     free(cpu);
 }
 
@@ -262,29 +262,6 @@ static void cpu_xent(struct backend *be, struct mat logits, const int32_t *targe
                      mat_at(loss, i, 0));
 }
 
-static float logit(struct mat logits, int row, int id)
-{
-    const void *x = mat_at(logits, row, id);
-    return logits.type == TYPE_BF16 ? bf16_to_float(*(const uint16_t *)x) : *(const float *)x;
-}
-
-static void cpu_topk(struct backend *be, struct mat logits, int k, const int32_t *want, int wants,
-                     float *score, int32_t *id)
-{
-    struct cpu *cpu = cpu_of(be);
-#pragma omp parallel for schedule(static) num_threads(cpu_team(cpu, mat_count(logits)))
-    for (int i = 0; i < logits.rows; i++) {
-        float *s = score + (size_t)i * (k + wants);
-        int32_t *best = id + (size_t)i * (k + wants);
-        cpu->k->topk(mat_at(logits, i, 0), logits.cols, logits.type, k, s, best);
-        for (int j = 0; j < wants; j++) {
-            int32_t w = best[k + j] = want[(size_t)i * wants + j];
-            /* the first score is minus the log of the sum, the logits taken from the largest */
-            s[k + j] = w < 0 ? -INFINITY : s[0] + (logit(logits, i, w) - logit(logits, i, best[0]));
-        }
-    }
-}
-
 /* ---- optimizer ---- */
 
 /* Spans depend on the length alone; their sums are added in order. */
@@ -382,8 +359,8 @@ static const struct ops cpu_ops = {
     .chunk = 8 << 20,
     .chunk_rows = 1024,
     .chunk_bf16 = 8 << 20,
-    .step_chunk = 512 << 10, /* in a second-level cache, as far as possible, when topk reads it */
     .step_rows = 128,
+    .linear_topk_most = 32, /* each thread keeps the best of its columns for every row */
     .panels = true,
     .attend_forms = true,
     .activations = ACT_KINDS,
@@ -431,6 +408,7 @@ static const struct ops cpu_ops = {
     .linear_state = cpu_linear_state,
     .attend_state = cpu_attend_state,
     .topk = cpu_topk,
+    .linear_topk = cpu_linear_topk,
 };
 
 /* ---- open ---- */
@@ -469,9 +447,9 @@ enum heed_status cpu_open_isa(struct backend **out, int threads, const struct is
                               struct heed_error *err)
 {
     const size_t page = 4096;
-    if (threads < 0 || threads > MAX_THREADS)
+    if (threads < 0 || threads > CPU_THREADS)
         return error_set(err, HEED_EARG, "threads is %d, expected 0 (all cores) to %d", threads,
-                         MAX_THREADS);
+                         CPU_THREADS);
     struct cpu *cpu = malloc(sizeof *cpu);
     if (!cpu) return error_memory(err, sizeof *cpu, "the CPU backend");
     *cpu = (struct cpu){

@@ -29,11 +29,14 @@ struct cpu {
     size_t table_floats;
     struct gemm *gemm;
     struct packed_work packed;
+    char *topk_work; /* what linear_topk keeps of its rows; grows as needed */
+    size_t topk_bytes;
     struct heed_error failed; /* first error of a packed product; kept until sync returns it */
     double *partial;          /* [CPU_PARTIALS] partial sums of sqnorm */
 };
 
 enum {
+    CPU_THREADS = 1024, /* beyond this the runtime may not be able to start them */
     CPU_PARTIALS = 4096,
     CPU_STRIP = 64,   /* columns that one thread sums over all rows */
     CPU_SMALL = 16384 /* elements below which starting threads costs more than it saves */
@@ -97,5 +100,10 @@ void cpu_attend_linear_bwd(struct backend *be, const struct attention *a,
                            const struct attention_grad *g);
 void cpu_linear_state(struct backend *be, struct mat states, const struct attention *a);
 void cpu_attend_state(struct backend *be, struct mat states, const struct attention *a);
+/* topk.c */
+void cpu_topk(struct backend *be, struct mat logits, int k, const int32_t *want, int wants,
+              float *score, int32_t *id);
+void cpu_linear_topk(struct backend *be, struct mat x, struct mat w, int k, const int32_t *want,
+                     int wants, float *score, int32_t *id);
 
 #endif

@@ -600,34 +600,66 @@ INLINE void best_insert(float *score, int32_t *id, int m, int k, float x, int i)
     id[at] = i;
 }
 
-/* Inserts the elements of a vector that are larger than the last of the k best. Most vectors have
- * none and are skipped: in a row in random order about k*log(n/k) have one. */
-INLINE void topk_at(const void *x, int i, int m, enum type t, int k, float *score, int32_t *id)
+/* Inserts those of m elements that are larger than the last of the k best. Most vectors have none:
+ * in a row in random order about k*log(n/k) elements are inserted. */
+INLINE void best_at(const void *x, int i, int m, enum type t, int first, int k, float *score,
+                    int32_t *id)
 {
     vf v = vf_load_part(x, i, m, -INFINITY, t);
-    if (!vi_any(v > score[k - 1])) return;
-    for (int l = 0; l < m; l++)
-        if (v[l] > score[k - 1]) best_insert(score, id, k, k, v[l], i + l);
+    for (uint32_t more = vi_mask(v > score[k - 1]); more; more &= more - 1) {
+        int c = i + __builtin_ctz(more);
+        float y = element(x, c, t);
+        if (y > score[k - 1]) best_insert(score, id, k, k, y, first + c);
+    }
 }
 
-INLINE void topk_body(const void *x, int n, enum type t, int k, float *score, int32_t *id)
+/* Inserts what belongs to the k best of n elements, the largest of which is top. */
+INLINE void best_of(const void *x, int n, enum type t, int first, int seen, float top, int k,
+                    float *score, int32_t *id)
 {
     int i = 0;
-    for (; i < k; i++) best_insert(score, id, i, k, element(x, i, t), i);
-    for (; i + W <= n; i += W) topk_at(x, i, W, t, k, score, id);
-    if (i < n) topk_at(x, i, n - i, t, k, score, id);
-    float top = score[0];
-    float log_sum = (float)log(row_exp_sum(x, NULL, n, t, top));
-    for (i = 0; i < k; i++) score[i] = score[i] - top - log_sum;
+    for (; i < n && seen + i < k; i++)
+        best_insert(score, id, seen + i, k, element(x, i, t), first + i);
+    if (i == n || !(top > score[k - 1])) return;
+    for (; i + W <= n; i += W) best_at(x, i, W, t, first, k, score, id);
+    if (i < n) best_at(x, i, n - i, t, first, k, score, id);
 }
 
-static void topk(const void *logits, int n, enum type t, int k, float *score, int32_t *id)
+/* The largest of n elements, not counting NaNs */
+INLINE float top_of(const void *x, int n, enum type t)
 {
-    assert(k >= 1 && k <= n);
+    enum { CHAINS = 4 }; /* independent of each other: one would wait for each maximum */
+    vf most[CHAINS];
+    for (int j = 0; j < CHAINS; j++) most[j] = vf_all(-INFINITY);
+    int i = 0;
+    for (; i + CHAINS * W <= n; i += CHAINS * W)
+        for (int j = 0; j < CHAINS; j++) most[j] = vf_max(vf_load(x, i + j * W, t), most[j]);
+    for (; i + W <= n; i += W) most[0] = vf_max(vf_load(x, i, t), most[0]);
+    if (i < n) most[0] = vf_max(vf_load_part(x, i, n - i, -INFINITY, t), most[0]);
+    return vf_top(vf_max(vf_max(most[0], most[1]), vf_max(most[2], most[3])));
+}
+
+INLINE void topk_body(const void *x, int n, enum type t, int first, int seen, int k, float *score,
+                      int32_t *id, float *top, float *sum)
+{
+    *top = top_of(x, n, t);
+    best_of(x, n, t, first, seen, *top, k, score, id);
+    float from = *top > -INFINITY ? *top : 0; /* so that -inf adds no NaN */
+    vf part = {0};
+    int i = 0;
+    for (; i + W <= n; i += W) part += vf_exp_negative(vf_load(x, i, t) - from);
+    if (i < n) part += vf_exp_negative(vf_load_part(x, i, n - i, -INFINITY, t) - from);
+    *sum = vf_sum(part);
+}
+
+static void topk(const void *x, int n, enum type t, int first, int seen, int k, float *score,
+                 int32_t *id, float *top, float *sum)
+{
+    assert(k >= 1 && n >= 1);
     if (t == TYPE_BF16)
-        topk_body(logits, n, TYPE_BF16, k, score, id);
+        topk_body(x, n, TYPE_BF16, first, seen, k, score, id, top, sum);
     else
-        topk_body(logits, n, TYPE_F32, k, score, id);
+        topk_body(x, n, TYPE_F32, first, seen, k, score, id, top, sum);
 }
 
 /* ---- optimizer: paper 5.3 ---- */

@@ -61,7 +61,12 @@ struct kernels {
     void (*adam)(float *p, float *m, float *v, uint16_t *copy, const float *g, size_t n,
                  float factor, const struct adam *h);
     void (*cast)(void *dst, enum type td, const void *src, enum type ts, size_t n);
-    void (*topk)(const void *logits, int n, enum type t, int k, float *score, int32_t *id);
+    /* Takes in n logits of a row, those of ids [first, first + n), as topk.h describes. score and
+     * id: the k best of the `seen` logits before them, or all where these are fewer; largest first,
+     * among equals the lower id first, a NaN counts as -inf. *top: the largest of the n, not
+     * counting NaNs; *sum: the sum of exp(x - *top), a NaN where one of the n is a NaN or +inf. */
+    void (*topk)(const void *x, int n, enum type t, int first, int seen, int k, float *score,
+                 int32_t *id, float *top, float *sum);
 };
 
 extern const struct kernels kernels_baseline, kernels_avx2, kernels_avx512, kernels_dotprod,

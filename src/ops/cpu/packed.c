@@ -223,7 +223,7 @@ void packed_open(struct packed_work *work, const struct isa *isa)
 
 void packed_close(struct packed_work *work)
 {
-    free(work->rows);
+    free(work->memory);
     *work = (struct packed_work){0};
 }
 
@@ -232,10 +232,10 @@ void packed_close(struct packed_work *work)
 static enum heed_status work_reserve(struct packed_work *work, size_t bytes, struct heed_error *err)
 {
     if (bytes <= work->bytes) return HEED_OK;
-    char *rows = aligned_alloc(64, bytes);
-    if (!rows) return error_memory(err, bytes, "the rows of a product");
-    free(work->rows);
-    work->rows = rows;
+    char *memory = aligned_alloc(64, bytes);
+    if (!memory) return error_memory(err, bytes, "the rows of a product");
+    free(work->memory);
+    work->memory = memory;
     work->bytes = bytes;
     return HEED_OK;
 }
@@ -253,40 +253,151 @@ static int team_of(const struct packed_task *t, int panels, int threads)
  * the others. */
 enum { FEW = 8 };
 
+/* The rows of x that a product prepares for its kernel */
+struct source {
+    const struct packed_kernel *kernel;
+    const float *x;
+    int ldx, m, k;
+    int copies; /* one for each thread, or 1 */
+    size_t pitch;
+};
+
+/* A product but for its results. */
+static struct packed_task task_of(const struct packed_weights *w, const struct source *s)
+{
+    return (struct packed_task){.m = s->m,
+                                .n = w->n,
+                                .groups = ceiling(w->k, group_of(w->kind)),
+                                .pitch = s->pitch,
+                                .panels = w->panels,
+                                .stride = stride_of(w->kind, w->k)};
+}
+
+static struct source source_of(const struct packed_work *work, const float *x, int ldx, int m,
+                               const struct packed_weights *w)
+{
+    const struct packed_kernel *kernel = work->kernel[w->kind];
+    size_t line = (size_t)ceiling(w->k + PACKED_THREE - 1, LINE) * LINE;
+    return (struct source){kernel, x, ldx, m, w->k, 1, PACKED_HEAD + line * kernel->width};
+}
+
+static size_t source_bytes(const struct source *s)
+{
+    return (size_t)s->copies * s->m * s->pitch;
+}
+
+/* Prepares the rows of x, or this thread's share of them; returns all of them. */
+static const char *source_prepare(const struct source *s, char *memory, long me, long all)
+{
+    bool own = s->copies > 1;
+    char *rows = memory + (own ? me * s->m * s->pitch : 0);
+    long first = own ? 0 : s->m * me / all, last = own ? s->m : s->m * (me + 1) / all;
+    for (long r = first; r < last; r++)
+        s->kernel->prepare(rows + r * s->pitch, s->x + r * s->ldx, s->k);
+    if (!own) {
+#pragma omp barrier
+    }
+    return rows;
+}
+
 enum heed_status packed_run(struct packed_work *work, float *y, int ldy, const float *x, int ldx,
                             int m, const struct packed_weights *w, const float *bias, bool relu,
                             int threads, struct heed_error *err)
 {
-    const struct packed_kernel *kernel = work->kernel[w->kind];
-    int panels = ceiling(w->n, LANES);
-    size_t pitch =
-        PACKED_HEAD + (size_t)ceiling(w->k + PACKED_THREE - 1, LINE) * LINE * kernel->width;
-    struct packed_task t = {
-        .y = y,
-        .ldy = (size_t)ldy,
-        .m = m,
-        .n = w->n,
-        .groups = ceiling(w->k, group_of(w->kind)),
-        .pitch = pitch,
-        .panels = w->panels,
-        .stride = stride_of(w->kind, w->k),
-        .bias = bias,
-        .relu = relu,
-    };
-    int team = team_of(&t, panels, threads), copies = m <= FEW ? team : 1;
-    enum heed_status status = work_reserve(work, copies * m * pitch, err);
+    struct source s = source_of(work, x, ldx, m, w);
+    struct packed_task t = task_of(w, &s);
+    int panels = ceiling(w->n, LANES), team = team_of(&t, panels, threads);
+    s.copies = m <= FEW ? team : 1;
+    t.y = y;
+    t.ldy = (size_t)ldy;
+    t.bias = bias;
+    t.relu = relu;
+    enum heed_status status = work_reserve(work, source_bytes(&s), err);
     if (status != HEED_OK || m == 0) return status;
 #pragma omp parallel num_threads(team) if (team > 1) firstprivate(t)
     {
         long me = omp_get_thread_num(), all = omp_get_num_threads();
-        char *rows = work->rows + (copies > 1 ? me * m * pitch : 0);
-        long first = copies > 1 ? 0 : m * me / all, last = copies > 1 ? m : m * (me + 1) / all;
-        for (long r = first; r < last; r++) kernel->prepare(rows + r * pitch, x + r * ldx, w->k);
-        if (copies == 1) {
-#pragma omp barrier
+        t.rows = source_prepare(&s, work->memory, me, all);
+        s.kernel->run(&t, (int)(panels * me / all), (int)(panels * (me + 1) / all));
+    }
+    return HEED_OK;
+}
+
+/* ---- products that are read block by block ---- */
+
+/* Up to READ_ROWS rows of a block of columns stay in the second-level cache, or fewer rows of more
+ * blocks. The rows are not a power of two apart, which would put them in few sets of the
+ * first-level cache. */
+enum { READ_ROWS = 128, READ_PAD = LANES };
+
+/* How a product is cut: parts of up to `rows` rows by `blocks` blocks of columns */
+struct cut {
+    int rows, blocks, ld;
+};
+
+static struct cut cut_of(int m)
+{
+    int rows = ceiling(m, ceiling(m, READ_ROWS)), blocks = READ_ROWS / rows;
+    return (struct cut){rows, blocks, blocks * PACKED_BLOCK + READ_PAD};
+}
+
+/* Passes on columns [col, col + cols) of a part, of which t.y has those from t's first on. */
+static void pass_on(const struct packed_reader *reader, const struct packed_task *t,
+                    struct packed_part part)
+{
+    for (int i = 0; i < t->n; i += PACKED_BLOCK) {
+        struct packed_part block = part;
+        block.col += i;
+        block.cols = t->n - i < PACKED_BLOCK ? t->n - i : PACKED_BLOCK;
+        block.y = t->y + i;
+        reader->take(reader->context, &block);
+    }
+}
+
+/* Computes a thread's columns, from part.col to `end`. */
+static void read_columns(const struct packed_task *all, const struct packed_kernel *kernel,
+                         const struct packed_reader *reader, struct cut cut,
+                         struct packed_part part, int end)
+{
+    struct packed_task t = *all;
+    int width = cut.blocks * PACKED_BLOCK;
+    for (; part.col < end; part.col += width) {
+        t.n = end - part.col < width ? end - part.col : width;
+        t.panels = all->panels + part.col / LANES * t.stride;
+        for (part.row = 0; part.row < all->m; part.row += cut.rows) {
+            part.rows = all->m - part.row < cut.rows ? all->m - part.row : cut.rows;
+            t.m = part.rows;
+            t.rows = all->rows + part.row * t.pitch;
+            kernel->run(&t, 0, ceiling(t.n, LANES));
+            pass_on(reader, &t, part);
         }
-        t.rows = rows;
-        kernel->run(&t, (int)(panels * me / all), (int)(panels * (me + 1) / all));
+    }
+}
+
+enum heed_status packed_read(struct packed_work *work, const struct packed_reader *reader,
+                             const float *x, int ldx, int m, const struct packed_weights *w,
+                             int threads, struct heed_error *err)
+{
+    if (m == 0) return HEED_OK;
+    struct source s = source_of(work, x, ldx, m, w);
+    struct packed_task t = task_of(w, &s);
+    struct cut cut = cut_of(m);
+    int team = team_of(&t, ceiling(w->n, LANES), threads);
+    s.copies = m <= FEW ? team : 1;
+    t.ldy = (size_t)cut.ld;
+    size_t source = source_bytes(&s), part = cut.rows * t.ldy * sizeof(float);
+    enum heed_status status = work_reserve(work, source + team * part, err);
+    if (status != HEED_OK) return status;
+#pragma omp parallel num_threads(team) if (team > 1) firstprivate(t)
+    {
+        int me = omp_get_thread_num(), all = omp_get_num_threads();
+        struct packed_part mine = {
+            .me = me, .all = all, .col = packed_first(w->n, me, all), .ldy = cut.ld};
+        t.rows = source_prepare(&s, work->memory, me, all);
+        t.y = (float *)(work->memory + source + me * part);
+        read_columns(&t, s.kernel, reader, cut, mine, packed_first(w->n, me + 1, all));
+#pragma omp barrier
+        reader->end(reader->context, me, all);
     }
     return HEED_OK;
 }

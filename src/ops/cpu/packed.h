@@ -49,7 +49,7 @@ void packed_row(float *to, const struct packed_weights *w, int row);
 /* Kernels and work space of products; only one thread at a time may use it. */
 struct packed_work {
     const struct packed_kernel *kernel[PACKED_KINDS];
-    char *rows; /* rows of x prepared for the kernels; grows as needed */
+    char *memory; /* rows of x prepared for the kernels, and blocks of y; grows as needed */
     size_t bytes;
 };
 
@@ -63,6 +63,39 @@ void packed_close(struct packed_work *work);
 enum heed_status packed_run(struct packed_work *work, float *y, int ldy, const float *x, int ldx,
                             int m, const struct packed_weights *w, const float *bias, bool relu,
                             int threads, struct heed_error *err);
+
+/* The first column of thread `me` of `all`, where n columns are divided in blocks. The blocks
+ * depend on n alone. */
+enum { PACKED_BLOCK = 256 };
+static inline int packed_first(int n, int me, int all)
+{
+    long blocks = ((long)n + PACKED_BLOCK - 1) / PACKED_BLOCK, first = blocks * me / all;
+    return me < all ? (int)(first * PACKED_BLOCK) : n;
+}
+
+/* Part of a product: columns [col, col + cols) of some rows. */
+struct packed_part {
+    int me, all; /* the thread that has computed it, and the number of threads */
+    int row, rows, col, cols;
+    const float *y; /* [rows,cols], ldy apart */
+    int ldy;
+};
+
+/* Who takes the parts of y, at the same time on several threads */
+struct packed_reader {
+    /* Reads a block of columns of some of the rows. A thread comes to its blocks in the order of
+     * columns, and reads all rows of a block before the next. */
+    void (*take)(void *context, const struct packed_part *part);
+    /* Called by each thread once all parts have been taken */
+    void (*end)(void *context, int me, int all);
+    void *context;
+};
+
+/* Computes the bits of y that packed_run computes without a bias, block by block in memory of its
+ * own, and passes them on; the weights are read once. Fails as packed_run does, without a call. */
+enum heed_status packed_read(struct packed_work *work, const struct packed_reader *reader,
+                             const float *x, int ldx, int m, const struct packed_weights *w,
+                             int threads, struct heed_error *err);
 
 /* ---- private: the kernels; packed_kernels.c fills a table per ISA ---- */
 

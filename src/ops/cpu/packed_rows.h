@@ -18,9 +18,9 @@ enum { LANES = PACKED_LANES, VECS = LANES / W, LINE = 4 * LANES };
 enum { BLOCK_BYTES = 512 << 10 };
 
 /* How w and x are multiplied. BF16_DOT and I8_DOT need instructions that not every machine with
- * AVX-512, or with AVX2, has; F32_PAIRS (see dot) is faster on some. AVX2
- * has I8_SPLIT (see multiply_split) instead of I8. On ARM64 the level dotprod has
- * I8_DOT, and i8mm has BF16_MATRIX and I8_MATRIX (see multiply_pairs). */
+ * AVX-512, or with AVX2, has; F32_PAIRS (see dot) is faster on some. AVX2 has I8_SPLIT (see
+ * multiply_split) instead of I8. On ARM64 the level dotprod has I8_DOT, and i8mm has BF16_MATRIX
+ * and I8_MATRIX (see multiply_pairs). */
 enum how { F32, BF16, I8, I8_SPLIT, F32_PAIRS, BF16_DOT, I8_DOT, BF16_MATRIX, I8_MATRIX };
 
 /* The i-th vector at p */
