@@ -30,7 +30,7 @@ endforeach()
 
 # The kernels for AMX, where the compiler knows it. The tests compile them with an emulation, too.
 set(amx_source ${PROJECT_SOURCE_DIR}/src/ops/cpu/amx_kernels.c)
-set(flags_tiles -mamx-tile -mamx-int8 -mamx-bf16 -DAMX_INSTRUCTIONS)
+set(flags_tiles -mamx-tile -mamx-int8 -mamx-bf16 -mavx512bf16 -DAMX_INSTRUCTIONS)
 if(avx512 IN_LIST kernel_isas)
   include(CheckCCompilerFlag)
   check_c_compiler_flag("${flags_tiles}" HEED_AMX)

@@ -32,8 +32,9 @@ struct amx_task {
     int k, inner;      /* where this part of the inner side begins, and its length */
     int deep;          /* tiles along this part of the inner side */
     const char *right; /* packed tiles [cols / AMX_SIDE][deep] */
-    char *packed;      /* one thread's memory for the packed tiles of a block's rows of the left
-                        * factor, [2][deep]; NULL: its tiles are loaded from the matrix itself */
+    char *packed[2];   /* one thread's memory for the packed tiles of a block's rows of the left
+                        * factor, [2][deep], and those of the next rows; NULL: the tiles are loaded
+                        * from the matrix itself */
     bool begins, ends; /* whether the part begins, and ends, the inner side */
     bool in_place;     /* the sums are kept in c itself, which must have full tiles of f32 and gets
                         * neither bias nor ReLU; */

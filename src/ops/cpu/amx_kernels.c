@@ -427,38 +427,103 @@ struct left {
     size_t pitch, down, step;
 };
 
-/* What is prefetched in every step: lines [first, last) of the left factor of the next block of
- * rows, and the rows of c of the next block. */
-struct ahead {
-    const char *left;
-    size_t line, step; /* bytes from a line to the next, and from those of a step to the next */
-    int first, last;
-    char *c;
+/* The left factor of the next rows. While blocks of these rows are multiplied, its cache lines are
+ * prefetched in order, and packed some steps later where that is needed. */
+struct next_left {
+    const char *line;     /* the next line to prefetch */
+    size_t beside, below; /* from a line to the next, and from a row's last line to the next row */
+    int lines;            /* left to prefetch */
+    int length, along;    /* lines of a row, and those of this row that are done */
+    int due;              /* of `across` parts of a line, by which prefetching is behind */
+    char *to;             /* NULL: the tiles are loaded from the matrix */
+    int row, rows;
+    int k, wait; /* what is packed of the inner side, and steps until more is */
+};
+
+static struct next_left next_left_of(const struct amx_task *t, int row, char *to)
+{
+    struct mat m = t->left.m;
+    bool along = t->left.along;
+    size_t pitch = (size_t)m.ld * sizeof(uint16_t);
+    int rows = int_min(BLOCK_ROWS, t->job->c.rows - row);
+    return (struct next_left){.line = along ? mat_at(m, row, t->k) : mat_at(m, t->k, row),
+                              .beside = along ? TILE_LINE : pitch,
+                              .below = along ? pitch - (size_t)t->deep * TILE_LINE : 0,
+                              .lines = along ? rows * t->deep : t->inner,
+                              .length = along ? t->deep : t->inner,
+                              .to = to,
+                              .row = row,
+                              .rows = rows,
+                              .wait = 2 * amx_across(t)};
+}
+
+/* Packs the next AMX_DEEP numbers of the inner side. */
+static void next_left_pack(const struct amx_task *t, struct next_left *n)
+{
+    size_t next = (size_t)t->deep * AMX_TILE;
+    pack(n->to + n->k / AMX_DEEP * AMX_TILE, next, &t->left, n->row, n->rows, t->k + n->k,
+         int_min(AMX_DEEP, t->inner - n->k));
+    n->k += AMX_DEEP;
+}
+
+/* What is done in each step; after all blocks of some rows those that follow are prefetched, and
+ * all but the end is packed. */
+INLINE void next_left_step(const struct amx_task *t, struct next_left *n, int across)
+{
+    if (!n->lines) return;
+    for (n->due += BLOCK_ROWS; n->due >= across && n->lines; n->due -= across, n->lines--) {
+        __builtin_prefetch(n->line, 0, 2);
+        n->line += n->beside;
+        if (++n->along == n->length) {
+            n->along = 0;
+            n->line += n->below;
+        }
+    }
+    if (n->to && --n->wait == 0) {
+        next_left_pack(t, n);
+        n->wait = across;
+    }
+}
+
+/* The left factor of the rows that were the next ones; packs what is missing. */
+static struct left next_left_end(const struct amx_task *t, struct next_left *n)
+{
+    size_t pitch = (size_t)t->left.m.ld * sizeof(uint16_t), next = (size_t)t->deep * AMX_TILE;
+    if (!n->to)
+        return (struct left){mat_at(t->left.m, n->row, t->k), pitch, AMX_SIDE * pitch, TILE_LINE};
+    while (n->k < t->inner) next_left_pack(t, n);
+    return (struct left){n->to, TILE_LINE, next, AMX_TILE};
+}
+
+/* The rows of c of the next block, which are prefetched */
+struct next_c {
+    char *at;
     size_t row;
-    bool wide; /* a row of a block of c has two cache lines, not one */
+    bool wide; /* a row of a block has two cache lines, not one */
 };
 
 /* A block of R by C tiles, while the one before it is finished */
 INLINE void multiply_tiles(struct tiles *tiles, const struct amx_task *t, const struct left *l,
                            const char *right, const struct grid *from, const struct grid *to,
-                           const struct ahead *h, const struct pending *p, const int R, const int C)
+                           struct next_left *n, const struct next_c *c, const struct pending *p,
+                           const int R, const int C)
 {
     const char *left = l->at;
     size_t next = (size_t)t->deep * AMX_TILE;
     int share = (BLOCK_ROWS + t->deep - 1) / t->deep; /* rows of c for each step */
+    int across = amx_across(t);
     sum_begin(tiles, SUM00, from, 0, 0);
     if (C > 1) sum_begin(tiles, SUM01, from, 0, 1);
     if (R > 1) sum_begin(tiles, SUM10, from, 1, 0);
     if (R > 1 && C > 1) sum_begin(tiles, SUM11, from, 1, 1);
     for (int s = 0, row = 0; s < t->deep; s++, left += l->step, right += AMX_TILE) {
-        for (int i = h->first; i < h->last; i++)
-            __builtin_prefetch(h->left + i * h->line + s * h->step, 0, 2);
+        next_left_step(t, n, across);
         multiply_step(tiles, left, left + l->down, l->pitch, right, right + next, BF16_DOT, true, R,
                       C);
         if (row >= BLOCK_ROWS) continue;
         for (int i = row; i < row + share; i++) {
-            __builtin_prefetch(h->c + i * h->row, 1, 3);
-            if (h->wide) __builtin_prefetch(h->c + i * h->row + TILE_LINE, 1, 3);
+            __builtin_prefetch(c->at + i * c->row, 1, 3);
+            if (c->wide) __builtin_prefetch(c->at + i * c->row + TILE_LINE, 1, 3);
         }
         finish_rows(t->job, p, row, row + share);
         row += share;
@@ -479,36 +544,31 @@ static struct block block_at(const struct amx_task *t, int i)
     return b;
 }
 
-/* The left factor of the rows from `row` on; packs it first where that is needed. */
-static struct left left_of(const struct amx_task *t, int row, int rows)
+static struct next_c next_c_of(const struct amx_task *t, int i)
 {
-    const struct amx_factor *f = &t->left;
-    size_t next = (size_t)t->deep * AMX_TILE, pitch = (size_t)f->m.ld * sizeof(uint16_t);
-    if (!t->packed)
-        return (struct left){mat_at(f->m, row, t->k), pitch, AMX_SIDE * pitch, TILE_LINE};
-    for (int k = 0; k < t->inner; k += AMX_DEEP)
-        pack(t->packed + k / AMX_DEEP * AMX_TILE, next, f, row, rows, t->k + k,
-             int_min(AMX_DEEP, t->inner - k));
-    return (struct left){t->packed, TILE_LINE, next, AMX_TILE};
+    struct mat c = t->job->c;
+    struct block b = block_at(t, i);
+    return (struct next_c){mat_at(c, b.row, b.col), (size_t)c.ld * type_size(c.type),
+                           c.type == TYPE_F32};
 }
 
-/* Divides the lines of the left factor of the next rows among the blocks and steps of these. */
-static struct ahead ahead_of(const struct amx_task *t, int i, int last)
+/* Where the sums of a block come from and go to; `sums` is for those that will be finished. */
+static void grids_of(const struct amx_task *t, const struct block *b, char *sums, struct grid *from,
+                     struct grid *to)
 {
-    struct mat c = t->job->c, m = t->left.m;
-    struct block b = block_at(t, i), then = block_at(t, int_min(i + 1, last - 1));
-    size_t line = (size_t)m.ld * sizeof(uint16_t);
-    int row = b.row + BLOCK_ROWS, across = amx_across(t), at = i % across;
-    struct ahead h = {.line = line,
-                      .c = mat_at(c, then.row, then.col),
-                      .row = (size_t)c.ld * type_size(c.type),
-                      .wide = c.type == TYPE_F32};
-    if (row >= c.rows || i - at + across >= last) return h;
-    h.left = t->left.along ? mat_at(m, row, t->k) : mat_at(m, t->k, row);
-    h.step = t->left.along ? TILE_LINE : AMX_DEEP * line;
-    h.first = at * BLOCK_ROWS / across;
-    h.last = (at + 1) * BLOCK_ROWS / across;
-    return h;
+    int cols = amx_tiles(t->cols), down = b->row / AMX_SIDE, beside = (b->col - t->col) / AMX_SIDE;
+    struct grid none = {0}, kept;
+    if (t->in_place) {
+        kept = grid_in(t->job->c, b);
+        *from = t->begins && t->job->beta == 0 ? none : kept;
+        *to = kept;
+        return;
+    }
+    kept = t->begins && t->ends
+               ? none
+               : grid_of(t->sums + ((size_t)down * cols + beside) * AMX_TILE, cols);
+    *from = t->begins ? none : kept;
+    *to = t->ends ? grid_of(sums, 2) : kept;
 }
 
 /* The tiles of a block's rows of the left factor stay in the first-level cache, or nearly, while
@@ -517,36 +577,33 @@ static void multiply(const struct amx_task *t, int first, int last)
 {
     float sums[2][4][TILE_NUMBERS] __attribute__((aligned(64))); /* of this block and the last */
     struct pending pending = {0};
-    struct left left = {0};
     struct tiles tiles;
-    int across = amx_across(t), cols = amx_tiles(t->cols);
+    int across = amx_across(t), rows = first / across; /* blocks in a row, and rows of blocks */
+    if (first == last) return;
+    struct left left = {0};
+    struct next_left next = next_left_of(t, rows * BLOCK_ROWS, t->packed[rows % 2]);
     configure(&tiles, BLOCK_ROWS);
     for (int i = first; i < last; i++) {
         struct block b = block_at(t, i);
-        struct ahead h = ahead_of(t, i, last);
-        int down = b.row / AMX_SIDE, beside = (b.col - t->col) / AMX_SIDE;
-        const char *right = t->right + (size_t)beside * t->deep * AMX_TILE;
-        size_t at = ((size_t)down * cols + beside) * AMX_TILE;
-        struct grid from = {0}, to;
-        if (t->in_place)
-            to = grid_in(t->job->c, &b);
-        else if (t->ends)
-            to = grid_of((char *)sums[i % 2], 2);
-        else
-            to = grid_of(t->sums + at, cols);
-        if (t->in_place && (!t->begins || t->job->beta != 0))
-            from = to;
-        else if (!t->in_place && !t->begins)
-            from = grid_of(t->sums + at, cols);
-        if (i == first || i % across == 0) left = left_of(t, b.row, b.rows);
+        struct next_c c = next_c_of(t, int_min(i + 1, last - 1));
+        struct grid from, to;
+        const char *right = t->right + (size_t)(b.col - t->col) / AMX_SIDE * t->deep * AMX_TILE;
+        if (i == first || i % across == 0) {
+            rows = i / across + 1;
+            left = next_left_end(t, &next);
+            next = (struct next_left){0};
+            if (rows * across < last)
+                next = next_left_of(t, rows * BLOCK_ROWS, t->packed[rows % 2]);
+        }
+        grids_of(t, &b, (char *)sums[i % 2], &from, &to);
         if (b.rows > AMX_SIDE && b.cols > AMX_SIDE)
-            multiply_tiles(&tiles, t, &left, right, &from, &to, &h, &pending, 2, 2);
+            multiply_tiles(&tiles, t, &left, right, &from, &to, &next, &c, &pending, 2, 2);
         else if (b.rows > AMX_SIDE)
-            multiply_tiles(&tiles, t, &left, right, &from, &to, &h, &pending, 2, 1);
+            multiply_tiles(&tiles, t, &left, right, &from, &to, &next, &c, &pending, 2, 1);
         else if (b.cols > AMX_SIDE)
-            multiply_tiles(&tiles, t, &left, right, &from, &to, &h, &pending, 1, 2);
+            multiply_tiles(&tiles, t, &left, right, &from, &to, &next, &c, &pending, 1, 2);
         else
-            multiply_tiles(&tiles, t, &left, right, &from, &to, &h, &pending, 1, 1);
+            multiply_tiles(&tiles, t, &left, right, &from, &to, &next, &c, &pending, 1, 1);
         if (!t->in_place && t->ends) pending = (struct pending){b, sums[i % 2][0]};
     }
     finish_rows(t->job, &pending, 0, BLOCK_ROWS);

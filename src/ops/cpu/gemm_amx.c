@@ -33,7 +33,7 @@ struct plan {
     struct amx_factor left, right;
     int inner, part_cols; /* columns of a part */
     char *tiles[2];       /* of the right factor of two parts that follow each other */
-    char *packed;         /* of the left factor, for each thread */
+    char *packed;         /* of the left factor, twice for each thread */
     size_t packed_bytes;
     bool in_place; /* sums are kept in c */
     char *sums;    /* or else here, from part to part */
@@ -68,7 +68,7 @@ static enum heed_status reserve(struct gemm_amx *g, struct plan *p, int team,
     size_t sums = across * amx_tiles(p->job->c.rows) * AMX_TILE;
     if (p->in_place || p->inner <= PART_DEEP) sums = 0;
     p->packed_bytes = has_tiles(p, p->inner) ? 0 : (size_t)2 * deep * AMX_TILE;
-    size_t bytes = 2 * right + team * p->packed_bytes + sums;
+    size_t bytes = 2 * right + 2 * team * p->packed_bytes + sums;
     if (bytes > g->bytes) {
         char *memory = aligned_alloc(64, bytes);
         if (!memory) return error_memory(err, bytes, "matrix products");
@@ -79,7 +79,7 @@ static enum heed_status reserve(struct gemm_amx *g, struct plan *p, int team,
     p->tiles[0] = g->memory;
     p->tiles[1] = g->memory + right;
     p->packed = g->memory + 2 * right;
-    p->sums = p->packed + team * p->packed_bytes;
+    p->sums = p->packed + 2 * team * p->packed_bytes;
     return HEED_OK;
 }
 
@@ -114,12 +114,13 @@ static void run_part(const struct plan *p, int n, int col, int k, long me, long 
         .inner = inner,
         .deep = deep_of(inner),
         .right = p->tiles[n % 2],
-        .packed = has_tiles(p, inner) ? NULL : p->packed + me * p->packed_bytes,
         .begins = k == 0,
         .ends = k + inner == p->inner,
         .in_place = p->in_place,
         .sums = p->sums,
     };
+    for (int i = 0; i < 2 && !has_tiles(p, inner); i++)
+        t.packed[i] = p->packed + (2 * me + i) * p->packed_bytes;
     pack_share(p, &t, p->tiles[n % 2], me, all);
 #pragma omp barrier
     long blocks = amx_blocks(&t);

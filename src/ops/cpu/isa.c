@@ -174,8 +174,8 @@ struct isa isa_best(const struct cpuid *c)
     isa.avx_vnni = has_avx2(c) && has(c->eax7_1, EAX7_1_AVX_VNNI);
     isa.i8_dot = avx512 ? has(c->ecx7, ECX7_AVX512_VNNI) : isa.avx_vnni;
 #ifdef HEED_AMX
-    /* its kernels use AVX-512, and the dot products of int8 for a few rows */
-    if (avx512 && isa.i8_dot && has_amx(c) && c->tile_permission) isa.amx = &amx_real;
+    /* its kernels use AVX-512, its rounding to bf16, and the dot products of int8 for a few rows */
+    if (bf16 && isa.i8_dot && has_amx(c) && c->tile_permission) isa.amx = &amx_real;
 #endif
     return isa;
 }

@@ -204,11 +204,14 @@ INLINE vf bf16_widen(vh x)
     return vf_bits(__builtin_convertvector(x, vu) << 16);
 #endif
 }
-/* Round to nearest even; a NaN stays a NaN. */
+/* Round to nearest even; a NaN stays a NaN. AVX512_BF16, which the kernels for AMX are compiled
+ * with, makes zeros of numbers below the normal ones, as the products of AMX do. */
 INLINE vh bf16_narrow(vf x)
 {
 #if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
     return (vh)vreinterpret_u16_bf16(vcvt_bf16_f32((float32x4_t)x));
+#elif W == 16 && defined(__AVX512BF16__)
+    return (vh)_mm512_cvtneps_pbh((__m512)x);
 #else
     vu u = vu_bits(x);
     vu r = u + 0x7fff + (u >> 16 & 1);
