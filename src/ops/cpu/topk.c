@@ -137,15 +137,17 @@ static void merge(const struct finding *f, int row, const int *length, int all, 
     int used[CPU_THREADS];
     memset(used, 0, (size_t)all * sizeof *used);
     for (int i = 0; i < f->k; i++) {
-        int best = -1;
-        for (int t = 0; t < all; t++) {
-            if (used[t] == length[t]) continue;
-            size_t at = list_at(f, t, row) + used[t];
-            if (best >= 0 && !(f->list_score[at] > score[i])) continue;
+        int best = 0;
+        while (used[best] == length[best]) best++;
+        size_t at = list_at(f, best, row) + used[best];
+        for (int t = best + 1; t < all; t++) {
+            size_t other = list_at(f, t, row) + used[t];
+            if (used[t] == length[t] || !(f->list_score[other] > f->list_score[at])) continue;
             best = t;
-            score[i] = f->list_score[at];
-            id[i] = f->list_id[at];
+            at = other;
         }
+        score[i] = f->list_score[at];
+        id[i] = f->list_id[at];
         used[best]++;
     }
 }
