@@ -585,7 +585,7 @@ struct ops {
     void (*topk)(struct backend *be, struct mat logits, int k, const int32_t *want, int wants,
                  float *score, int32_t *id);
     /* topk of the logits x wT, the same bits as linear and topk give, without a matrix of logits.
-     * x [N,D], w [V,D] of a packed type, 1 <= k <= linear_topk_most and k <= V */
+     * x [N,D], w [V,D] of a packed type */
     void (*linear_topk)(struct backend *be, struct mat x, struct mat w, int k, const int32_t *want,
                         int wants, float *score, int32_t *id);
 
