@@ -39,17 +39,8 @@ INLINE int32_t int_at(const char *p, int i)
 /* Bytes of a number of a row that is prepared for I8 */
 enum { I8_WIDTH = NEON ? 1 : 2 };
 
-/* A row that is prepared for I8_SPLIT: 8 bytes of numbers for each block, then one `start` for each
- * block, then the groups that are listed apart. SPLIT_WIDTH bytes for each number hold them all. */
-enum { SPLIT_ROWS = 4, SPLIT_WIDTH = 4, BLOCK = 2 * 4, START = 4 };
-struct apart {
-    int32_t group;
-    int32_t numbers; /* 4 bytes */
-};
-INLINE int split_blocks(int groups)
-{
-    return (groups + 1) / 2;
-}
+/* Of I8_SPLIT: rows of a tile, and bytes that a number of a prepared row takes */
+enum { SPLIT_ROWS = 4, SPLIT_WIDTH = 4 };
 
 /* Lines of a panel that `dot` multiplies at once, and the bytes of a prepared row that belong to
  * them
@@ -333,6 +324,18 @@ INLINE void multiply_rows_matrix(vi *sum, const struct packed_task *t, struct ti
 #endif
 
 #if SPLIT
+/* A row that is prepared for I8_SPLIT: 8 bytes of numbers for each block, then one `start` for each
+ * block, then the groups that are listed apart. SPLIT_WIDTH bytes for each number hold them all. */
+enum { BLOCK = 2 * 4, START = 4 };
+struct apart {
+    int32_t group;
+    int32_t numbers; /* 4 bytes */
+};
+INLINE int split_blocks(int groups)
+{
+    return (groups + 1) / 2;
+}
+
 /* The products of unsigned bytes u and signed bytes q, added in pairs to 16 bits, with saturation
  */
 INLINE vs madd_bytes(vi u, vi q)
