@@ -7,8 +7,9 @@
 
 Needs: pip install ctranslate2 numpy. The work: the paper's base model with random weights and
 32,000 pieces, 28 source tokens with the end mark, exactly 32 output tokens; beams 1 and 4, batches
-of 1, 8 and 32, or the cells BEAMxBATCH. CTranslate2 gets min_decoding_length = max_decoding_length = 32; bench_translate
-forbids the end mark before 32 tokens and cuts there. Both go from tokens to tokens.
+of 1, 8 and 32, or the cells BEAMxBATCH that are given. CTranslate2 gets min_decoding_length =
+max_decoding_length = 32; bench_translate forbids the end mark before 32 tokens and cuts there. Both
+go from tokens to tokens.
 
 Each is measured with 1 thread, with 2 threads, and as two processes of 1 thread at once. Every
 measurement is a process of its own (so that its peak memory is known) that translates one batch to
