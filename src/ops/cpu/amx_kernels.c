@@ -430,12 +430,12 @@ struct left {
 /* The left factor of the next rows. While blocks of these rows are multiplied, its cache lines are
  * prefetched in order, and packed some steps later where that is needed. */
 struct next_left {
-    const char *line;     /* the next line to prefetch */
-    size_t beside, below; /* from a line to the next, and from a row's last line to the next row */
-    int lines;            /* left to prefetch */
-    int length, along;    /* lines of a row, and those of this row that are done */
-    int due;              /* of `across` parts of a line, by which prefetching is behind */
-    char *to;             /* NULL: the tiles are loaded from the matrix */
+    const char *line;        /* the next line to prefetch */
+    ptrdiff_t beside, below; /* from a line to the next, and from a row's end to the next row */
+    int lines;               /* left to prefetch */
+    int length, along;       /* lines of a row, and those of this row that are done */
+    int due;                 /* of `across` parts of a line, by which prefetching is behind */
+    char *to;                /* NULL: the tiles are loaded from the matrix */
     int row, rows;
     int k, wait; /* what is packed of the inner side, and steps until more is */
 };
@@ -444,11 +444,11 @@ static struct next_left next_left_of(const struct amx_task *t, int row, char *to
 {
     struct mat m = t->left.m;
     bool along = t->left.along;
-    size_t pitch = (size_t)m.ld * sizeof(uint16_t);
+    ptrdiff_t pitch = (ptrdiff_t)m.ld * (ptrdiff_t)sizeof(uint16_t);
     int rows = int_min(BLOCK_ROWS, t->job->c.rows - row);
     return (struct next_left){.line = along ? mat_at(m, row, t->k) : mat_at(m, t->k, row),
                               .beside = along ? TILE_LINE : pitch,
-                              .below = along ? pitch - (size_t)t->deep * TILE_LINE : 0,
+                              .below = along ? pitch - (ptrdiff_t)t->deep * TILE_LINE : 0,
                               .lines = along ? rows * t->deep : t->inner,
                               .length = along ? t->deep : t->inner,
                               .to = to,

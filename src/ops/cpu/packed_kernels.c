@@ -563,7 +563,7 @@ static void prepare_i8(char *row, const float *x, int k)
     struct packed_head head = {0};
     float factor = set_scale(row, x, k);
     memcpy(&head.scale, row, sizeof head.scale);
-    const int blocks = split_blocks((k + 3) / 4), all = blocks * BLOCK;
+    const int groups = (k + 3) / 4, blocks = split_blocks(groups), all = blocks * BLOCK;
     char *numbers = row + PACKED_HEAD, *starts = numbers + all, *list = starts + blocks * START;
     for (int i = 0; i < all; i += 4 * W) {
         vi q = round_bytes(x, i, k, factor);
@@ -578,9 +578,10 @@ static void prepare_i8(char *row, const float *x, int k)
         memcpy(starts + i / BLOCK * START, &start, n / BLOCK * START);
         int32_t lane[W];
         memcpy(lane, &q, sizeof lane);
-        for (unsigned m = _mm256_movemask_ps((__m256)apart); m; m &= m - 1, head.apart++) {
+        for (unsigned m = _mm256_movemask_ps((__m256)apart); m; m &= m - 1) {
             struct apart a = {i / 4 + __builtin_ctz(m), lane[__builtin_ctz(m)]};
-            memcpy(list + head.apart * sizeof a, &a, sizeof a);
+            if (a.group >= groups) break; /* padding, which a row with a NaN does not round to 0 */
+            memcpy(list + head.apart++ * sizeof a, &a, sizeof a);
         }
     }
     memcpy(row, &head, sizeof head);
