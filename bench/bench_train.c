@@ -8,9 +8,10 @@
  * --set: a field of config.json, as in --set norm=pre.
  * BATCHES: a batch a line, `source:target` lengths of its sentences. The work of a step is forward,
  * label-smoothed loss, backward and Adam, with dropout 0.1 on sub-layer outputs, embeddings and
- * attention weights. Prints mean milliseconds a step, target tokens/s, the share of the measured
+ * attention weights. Prints mean milliseconds a step, target tokens/s, the share of the
  * arithmetic peak that the model's own operations reach, and the peak memory of the process; of a
- * device the memory in use. --rounds goes through the batches so often and prints a line for each.
+ * device the memory in use. The peak is measured after each round: that of f32, or of bf16 where
+ * AMX computes it. --rounds goes through the batches so often and prints a line for each.
  * --trace: then once more on a device, and prints what each op took.
  */
 #include <stdio.h>
@@ -23,6 +24,7 @@
 #include "corpus/batch.h"
 #include "model/flops.h"
 #include "model/run.h"
+#include "sets.h"
 #include "train/optimizer.h"
 
 struct work {
@@ -129,15 +131,32 @@ static struct options options_read(int argc, char **argv)
     return o;
 }
 
+/* What the products are measured by; the highest rate is 0 where it is not known. */
+struct peak {
+    const char *name;
+    double rate; /* GFLOP/s */
+};
+
+static struct peak peak_of(const struct options *o, bool bf16)
+{
+    struct bench_set set[2];
+    if (strncmp(o->device, "cpu", 3)) return (struct peak){0};
+    bench_sets(set, o->device[3] ? o->device + 4 : NULL);
+    if (bf16 && set->isa.amx)
+        return (struct peak){"bf16 peak of AMX", bench_peak_amx(o->threads, false)};
+    return (struct peak){"f32 peak", bench_peak(o->threads)};
+}
+
 static void report(const struct options *o, const struct work *w, struct backend *be,
-                   double seconds, double peak, double loss)
+                   double seconds, struct peak peak, double loss)
 {
     double reached = w->flops / seconds * 1e-9;
     printf("heed %s %s", o->config, o->precision);
     for (char *const *set = o->set; *set; set++) printf(" %s", *set);
     printf(": step %.2f ms  %.0f tgt tok/s  %.1f GFLOP/s", seconds / w->n * 1e3,
            w->tokens / seconds, reached);
-    if (peak > 0) printf(" (%.1f%% of the f32 peak of %.1f)", 100 * reached / peak, peak);
+    if (peak.rate > 0)
+        printf(" (%.1f%% of the %s of %.1f)", 100 * reached / peak.rate, peak.name, peak.rate);
     printf("  peak memory %.0f MiB  loss %.3f\n", bench_memory(be), loss);
     fflush(stdout);
 }
@@ -178,7 +197,7 @@ int main(int argc, char **argv)
         double began = bench_now();
         for (int i = 0; i < w.n; i++) loss = step(r, opt, w.batch[i], w.batch[(i + 1) % w.n], ++n);
         double seconds = bench_now() - began;
-        report(&o, &w, be, seconds, device ? 0 : bench_peak(o.threads), loss);
+        report(&o, &w, be, seconds, peak_of(&o, precision.act == TYPE_BF16), loss);
     }
     if (o.trace && device) {
         struct bench_ceilings top = bench_measure(be);
