@@ -35,15 +35,32 @@ INLINE void transpose(vf x[W])
         x[i + 12] = (vf)_mm512_shuffle_f32x4(b, d, 0xdd);
     }
 }
+#elif W == 8
+/* As above: within halves, then the halves. */
+INLINE void transpose(vf x[W])
+{
+    vf y[W];
+#pragma GCC unroll 2
+    for (int i = 0; i < W; i += 4) {
+        __m256 a = _mm256_unpacklo_ps((__m256)x[i], (__m256)x[i + 1]);
+        __m256 b = _mm256_unpackhi_ps((__m256)x[i], (__m256)x[i + 1]);
+        __m256 c = _mm256_unpacklo_ps((__m256)x[i + 2], (__m256)x[i + 3]);
+        __m256 d = _mm256_unpackhi_ps((__m256)x[i + 2], (__m256)x[i + 3]);
+        y[i] = (vf)_mm256_unpacklo_pd((__m256d)a, (__m256d)c);
+        y[i + 1] = (vf)_mm256_unpackhi_pd((__m256d)a, (__m256d)c);
+        y[i + 2] = (vf)_mm256_unpacklo_pd((__m256d)b, (__m256d)d);
+        y[i + 3] = (vf)_mm256_unpackhi_pd((__m256d)b, (__m256d)d);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        x[i] = (vf)_mm256_permute2f128_ps((__m256)y[i], (__m256)y[i + 4], 0x20);
+        x[i + 4] = (vf)_mm256_permute2f128_ps((__m256)y[i], (__m256)y[i + 4], 0x31);
+    }
+}
 #else
 /* Indices that interleave the lower, and the upper, halves of two vectors. */
-#if W == 8
-#define LOW  0, 8, 1, 9, 2, 10, 3, 11
-#define HIGH 4, 12, 5, 13, 6, 14, 7, 15
-#else
 #define LOW  0, 4, 1, 5
 #define HIGH 2, 6, 3, 7
-#endif
 #ifdef __clang__
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
