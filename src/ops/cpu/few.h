@@ -61,6 +61,21 @@ INLINE void score_blocks(const struct job *job, int ld, const struct few_block *
         for (int r = 0; r < R && i < n; r++) store(b[i].p + r * ld, sum[r][i]);
 }
 
+/* Prefetches what a head needs after its keys [j, j + W): the keys after them, and the values of
+ * these. Keys and values of many sentences are not in the cache, and waiting for them takes longer
+ * than the arithmetic. */
+INLINE void expect_after(const struct job *job, const struct few_rows *rows, int j, int ld,
+                         size_t size)
+{
+    size_t k = job->dk * size, v = job->dv * size, line = 64;
+    for (int l = j; l < j + W; l++) {
+        const char *key = rows->k[int_min(l + W, ld - 1)] + job->kv_head * k;
+        const char *value = rows->v[l] + job->kv_head * v;
+        for (size_t i = 0; i < k; i += line) __builtin_prefetch(key + i, 0, 2);
+        for (size_t i = 0; i < v; i += line) __builtin_prefetch(value + i, 0, 2);
+    }
+}
+
 INLINE void score_few_as(const struct job *job, int heads, const struct tile *t, float *p,
                          const float *q, const struct few_rows *rows, float *kt, enum type type,
                          const int R)
@@ -78,10 +93,12 @@ INLINE void score_few_as(const struct job *job, int heads, const struct tile *t,
                 b[i] = (struct few_block){q + (h + from) * R * job->ldk, kt + from * size,
                                           p + (h + from) * R * t->ld + j};
             }
-            for (int i = 0; i < n; i++)
+            for (int i = 0; i < n; i++) {
                 load_columns_of(kt + i * size, W, rows->k + j,
                                 (size_t)job[h + i].kv_head * job->dk * type_size(type), job->dk,
                                 type);
+                expect_after(job + h + i, rows, j, t->ld, type_size(type));
+            }
             score_blocks(job, t->ld, b, n, R, B);
             h += n;
         }
