@@ -312,12 +312,14 @@ enum heed_status packed_run(struct packed_work *work, float *y, int ldy, const f
     t.ldy = (size_t)ldy;
     t.bias = bias;
     t.relu = relu;
-    enum heed_status status = work_reserve(work, source_bytes(&s), err);
+    size_t source = source_bytes(&s);
+    enum heed_status status = work_reserve(work, source + team * t.stride, err);
     if (status != HEED_OK || m == 0) return status;
 #pragma omp parallel num_threads(team) if (team > 1) firstprivate(t)
     {
         long me = omp_get_thread_num(), all = omp_get_num_threads();
         t.rows = source_prepare(&s, work->memory, me, all);
+        t.spare = work->memory + source + me * t.stride;
         s.kernel->run(&t, (int)(panels * me / all), (int)(panels * (me + 1) / all));
     }
     return HEED_OK;
@@ -386,7 +388,7 @@ enum heed_status packed_read(struct packed_work *work, const struct packed_reade
     s.copies = m <= FEW ? team : 1;
     t.ldy = (size_t)cut.ld;
     size_t source = source_bytes(&s), part = cut.rows * t.ldy * sizeof(float);
-    enum heed_status status = work_reserve(work, source + team * part, err);
+    enum heed_status status = work_reserve(work, source + team * (t.stride + part), err);
     if (status != HEED_OK) return status;
 #pragma omp parallel num_threads(team) if (team > 1) firstprivate(t)
     {
@@ -394,7 +396,8 @@ enum heed_status packed_read(struct packed_work *work, const struct packed_reade
         struct packed_part mine = {
             .me = me, .all = all, .col = packed_first(w->n, me, all), .ldy = cut.ld};
         t.rows = source_prepare(&s, work->memory, me, all);
-        t.y = (float *)(work->memory + source + me * part);
+        t.spare = work->memory + source + me * (t.stride + part);
+        t.y = (float *)(t.spare + t.stride);
         read_columns(&t, s.kernel, reader, cut, mine, packed_first(w->n, me + 1, all));
 #pragma omp barrier
         reader->end(reader->context, me, all);

@@ -104,7 +104,7 @@ enum { PACKED_HEAD = 64 };
 
 struct packed_head {
     float scale, pairs; /* set by the kernels that use them */
-    int32_t apart;      /* of I8_SPLIT: number of groups listed apart */
+    int32_t extras;     /* number of extra blocks (packed_split.h) */
 };
 
 struct packed_task {
@@ -117,6 +117,7 @@ struct packed_task {
     size_t stride;
     const float *bias;
     bool relu;
+    char *spare; /* stride bytes for the thread that runs the kernel */
 };
 
 struct packed_kernel {

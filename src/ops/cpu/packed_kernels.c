@@ -9,9 +9,10 @@
  * neither do its bits.
  */
 #include "ops/cpu/packed_rows.h"
+#if W == 8
+#include "ops/cpu/packed_split.h"
+#endif
 
-/* AVX2 has an instruction that multiplies bytes, but it adds in 16 bits; see multiply_split. */
-#define SPLIT (W == 8)
 /* Rows and panels of a tile. Its sums are independent chains of additions, of which the processor
  * needs enough to hide their latency: two of 4 to 6 cycles begin in each cycle. 24 vectors of sums
  * fit AVX-512 and ARM64, where a panel has one and four vectors; 12 and 8 fit the others. */
@@ -22,25 +23,8 @@ enum { ROWS = W == 16 ? 12 : W == 8 || NEON ? 6 : 2, PANELS = W == 16 ? 2 : 1 };
 #define MATRIX 0
 #endif
 
-/* The i-th number at p */
-INLINE float float_at(const char *p, int i)
-{
-    float r;
-    memcpy(&r, p + i * sizeof r, sizeof r);
-    return r;
-}
-INLINE int32_t int_at(const char *p, int i)
-{
-    int32_t r;
-    memcpy(&r, p + i * sizeof r, sizeof r);
-    return r;
-}
-
 /* Bytes of a number of a row that is prepared for I8 */
 enum { I8_WIDTH = NEON ? 1 : 2 };
-
-/* Of I8_SPLIT: rows of a tile, and bytes that a number of a prepared row takes */
-enum { SPLIT_ROWS = 4, SPLIT_WIDTH = 4 };
 
 /* Lines of a panel that `dot` multiplies at once, and the bytes of a prepared row that belong to
  * them
@@ -140,13 +124,6 @@ INLINE vi dot(vi sum, const char *line, int v, const char *x, const enum how how
     default:
         __builtin_unreachable();
     }
-}
-
-/* Prefetches one line of the panel that is P further on while this one is read. With a single row
- * the processor's own prefetching is faster. */
-INLINE void expect(const char *line, const struct packed_task *t, const int R, const int P)
-{
-    if (R > 1) __builtin_prefetch(line + P * t->stride, 0, 2);
 }
 
 /* sum [P][R][VECS] */
@@ -323,120 +300,6 @@ INLINE void multiply_rows_matrix(vi *sum, const struct packed_task *t, struct ti
 }
 #endif
 
-#if SPLIT
-/* A row that is prepared for I8_SPLIT: 8 bytes of numbers for each block, then one `start` for each
- * block, then the groups that are listed apart. SPLIT_WIDTH bytes for each number hold them all. */
-enum { BLOCK = 2 * 4, START = 4 };
-struct apart {
-    int32_t group;
-    int32_t numbers; /* 4 bytes */
-};
-INLINE int split_blocks(int groups)
-{
-    return (groups + 1) / 2;
-}
-
-/* The products of unsigned bytes u and signed bytes q, added in pairs to 16 bits, with saturation
- */
-INLINE vs madd_bytes(vi u, vi q)
-{
-    return (vs)_mm256_maddubs_epi16((__m256i)u, (__m256i)q);
-}
-/* The sum of the two numbers of 16 bits in each lane */
-INLINE vi add_halves(vs x)
-{
-    return madd((vi)x, vi_all(0x00010001));
-}
-
-/* sum [R][VECS] += the products of the groups that the rows list apart: |w| times q with the sign
- * of w. No pair of such products exceeds 2 * 128 * 127, so any q is exact. */
-INLINE void add_apart(vi *sum, const struct packed_task *t, struct tile at, const int R)
-{
-    const char *panel = t->panels + at.panel * t->stride;
-    const size_t skip = PACKED_HEAD + (size_t)split_blocks(t->groups) * (BLOCK + START);
-    for (int r = 0; r < R; r++) {
-        const char *row = t->rows + (at.row + r) * t->pitch;
-        struct packed_head head;
-        memcpy(&head, row, sizeof head);
-        for (int i = 0; i < head.apart; i++) {
-            struct apart a;
-            memcpy(&a, row + skip + i * sizeof a, sizeof a);
-            vi q = vi_all(a.numbers);
-#pragma GCC unroll 4
-            for (int v = 0; v < VECS; v++) {
-                __m256i w = (__m256i)vi_load(panel + (size_t)a.group * LINE, v);
-                vi signed_q = (vi)_mm256_sign_epi8((__m256i)q, w);
-                sum[r * VECS + v] += add_halves(madd_bytes((vi)_mm256_abs_epi8(w), signed_q));
-            }
-        }
-    }
-}
-
-/* Like multiply for int8: sums of a block, of two groups, fit 16 bits, so that 32 products take
- * three instructions instead of four.
- *
- * u = w + 128 is an unsigned byte. The sum of the products u q of a block, in the 16 bits of two
- * bytes of each group, begins with `start` = -128 times the sum of its q; so it ends as the sum of
- * the products w q, modulo 2^16. prepare_split lists the groups apart, and has zeros in their
- * place, that would break one of two conditions:
- *     |q0 + q1| <= 128 for the two numbers of a pair. As no |q| exceeds 127, the numbers of either
- *     sign then add up to at most 128, and |u0 q0 + u1 q1| to 255 * 128, which does not saturate;
- *     |q0| + |q1| + |q2| + |q3| <= 255 for the two pairs of a block. As |w| <= 128, the sum of the
- *     products w q is at most 32640, and so it is exact although it is computed modulo 2^16. */
-INLINE void multiply_split(vi *sum, const struct packed_task *t, struct tile at, const int R)
-{
-    const int blocks = split_blocks(t->groups);
-    const char *x = t->rows + at.row * t->pitch + PACKED_HEAD;
-    const char *start = x + (size_t)blocks * BLOCK;
-    /* The second group of the last block may be the line of scales: its q are zeros. */
-    const char *w = t->panels + at.panel * t->stride, *end = w + (size_t)blocks * 2 * LINE;
-    vi acc[SPLIT_ROWS][VECS] = {0};
-    for (; w < end; w += 2 * LINE, x += BLOCK, start += START) {
-        vi u[2][VECS];
-#pragma GCC unroll 2
-        for (int g = 0; g < 2; g++) {
-            expect(w + g * LINE, t, R, 1);
-#pragma GCC unroll 4
-            for (int v = 0; v < VECS; v++)
-                u[g][v] = vi_load(w + g * LINE, v) ^ vi_all((int32_t)0x80808080);
-        }
-#pragma GCC unroll 4
-        for (int r = 0; r < R; r++) {
-            const char *numbers = x + r * t->pitch;
-            vi first = vi_all(int_at(numbers, 0)), second = vi_all(int_at(numbers, 1));
-            vs from = (vs)vi_all(int_at(start + r * t->pitch, 0));
-#pragma GCC unroll 4
-            for (int v = 0; v < VECS; v++)
-                acc[r][v] +=
-                    add_halves(madd_bytes(u[0][v], first) + from + madd_bytes(u[1][v], second));
-        }
-    }
-#pragma GCC unroll 4
-    for (int r = 0; r < R; r++)
-#pragma GCC unroll 4
-        for (int v = 0; v < VECS; v++) sum[r * VECS + v] = acc[r][v];
-    add_apart(sum, t, at, R);
-}
-
-INLINE void multiply_rows_split(vi *sum, const struct packed_task *t, struct tile at)
-{
-    if (at.rows == 1)
-        multiply_split(sum, t, at, 1);
-    else if (at.rows == 2)
-        multiply_split(sum, t, at, 2);
-    else if (at.rows == 3)
-        multiply_split(sum, t, at, 3);
-    else
-        multiply_split(sum, t, at, SPLIT_ROWS);
-}
-#else
-INLINE void multiply_rows_split(vi *sum, const struct packed_task *t, struct tile at)
-{
-    (void)sum, (void)t, (void)at;
-    __builtin_unreachable();
-}
-#endif
-
 /* Up to this many rows, reading the weights takes longer than multiplying them, and that is faster
  * one panel after the other. */
 enum { FEW = 4 };
@@ -447,8 +310,6 @@ INLINE void run_tile(const struct packed_task *t, struct tile at, const enum how
     vi sum[PANELS * ROWS * VECS];
     if (how == BF16_MATRIX || how == I8_MATRIX)
         multiply_rows_matrix(sum, t, at, how);
-    else if (how == I8_SPLIT)
-        multiply_rows_split(sum, t, at);
     else
         multiply_rows(sum, t, at, how, P);
     for (int p = 0; p < P; p++, at.panel++) finish(t, at, sum + p * at.rows * VECS, how);
@@ -458,11 +319,10 @@ INLINE void run_tile(const struct packed_task *t, struct tile at, const enum how
  * height. */
 INLINE void run(const struct packed_task *t, int first, int last, const enum how how)
 {
-    const int tall = how == I8_SPLIT ? SPLIT_ROWS : ROWS;
-    int most = (int)(BLOCK_BYTES / t->pitch) / tall * tall;
-    int block = part(t->m, most ? most : tall, tall);
+    int most = (int)(BLOCK_BYTES / t->pitch) / ROWS * ROWS;
+    int block = part(t->m, most ? most : ROWS, ROWS);
     for (int row = 0; row < t->m; row += block) {
-        int rows = int_min(block, t->m - row), height = part(rows, tall, 1);
+        int rows = int_min(block, t->m - row), height = part(rows, ROWS, 1);
         int panels = t->m > FEW ? PANELS : 1;
         for (int panel = first; panel < last; panel += panels) {
             if (last - panel < panels) panels = 1;
@@ -485,14 +345,16 @@ static void run_bf16(const struct packed_task *t, int first, int last)
 {
     run(t, first, last, MATRIX ? BF16_MATRIX : BF16);
 }
+#if W != 8
 static void run_i8(const struct packed_task *t, int first, int last)
 {
 #if defined(__ARM_FEATURE_DOTPROD)
     run(t, first, last, MATRIX ? I8_MATRIX : I8_DOT);
 #else
-    run(t, first, last, SPLIT ? I8_SPLIT : I8);
+    run(t, first, last, I8);
 #endif
 }
+#endif
 
 /* ---- rows of x ---- */
 
@@ -527,66 +389,7 @@ static void prepare_i8(char *row, const float *x, int k)
         vst1_s8((int8_t *)row + PACKED_HEAD + i, vmovn_s16(vcombine_s16(low, high)));
     }
 }
-#elif SPLIT
-typedef int64_t vblock __attribute__((vector_size(4 * W)));
-
-/* In the lanes of two groups of each block: x of the other group */
-INLINE vs other_group(vs x)
-{
-    return (vs)_mm256_shuffle_epi32((__m256i)x, 0xb1);
-}
-
-/* The lanes of q, one group each, that multiply_split cannot sum. The first group of a block alone
- * always meets the second condition. */
-INLINE vi groups_apart(vi q, vs pair)
-{
-    const vi ones = vi_all(0x01010101);
-    vi apart = (vi)((pair > 128) | (pair < -128)) != 0;
-    vs size = madd_bytes((vi)_mm256_abs_epi8((__m256i)q), ones) & ~(vs)apart;
-    vblock large = (vblock)((vi)(size + other_group(size) > 255) != 0);
-    return apart | (vi)(large << 32);
-}
-
-/* Rounds numbers [i, i+32) of a row to bytes: a block is two lanes. */
-INLINE vi round_bytes(const float *x, int i, int k, float factor)
-{
-    __m256i q[4];
-    for (int j = 0; j < 4; j++) q[j] = (__m256i)vi_round(load(x, i + j * W, k) * factor);
-    __m256i low = _mm256_packs_epi32(q[0], q[1]), high = _mm256_packs_epi32(q[2], q[3]);
-    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    return (vi)_mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
-}
-
-/* Rounds a row to bytes and splits it into blocks and groups listed apart; see multiply_split. */
-static void prepare_i8(char *row, const float *x, int k)
-{
-    struct packed_head head = {0};
-    float factor = set_scale(row, x, k);
-    memcpy(&head.scale, row, sizeof head.scale);
-    const int groups = (k + 3) / 4, blocks = split_blocks(groups), all = blocks * BLOCK;
-    char *numbers = row + PACKED_HEAD, *starts = numbers + all, *list = starts + blocks * START;
-    for (int i = 0; i < all; i += 4 * W) {
-        vi q = round_bytes(x, i, k, factor);
-        vs pair = madd_bytes(vi_all(0x01010101), q);
-        vi apart = groups_apart(q, pair), kept = q & ~apart;
-        pair &= ~(vs)apart;
-        const __m256i firsts = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6);
-        vs start = (pair + other_group(pair)) * -128;
-        start = (vs)_mm256_permutevar8x32_epi32((__m256i)start, firsts);
-        int n = int_min(4 * W, all - i);
-        memcpy(numbers + i, &kept, n);
-        memcpy(starts + i / BLOCK * START, &start, n / BLOCK * START);
-        int32_t lane[W];
-        memcpy(lane, &q, sizeof lane);
-        for (unsigned m = _mm256_movemask_ps((__m256)apart); m; m &= m - 1) {
-            struct apart a = {i / 4 + __builtin_ctz(m), lane[__builtin_ctz(m)]};
-            if (a.group >= groups) break; /* padding, which a row with a NaN does not round to 0 */
-            memcpy(list + head.apart++ * sizeof a, &a, sizeof a);
-        }
-    }
-    memcpy(row, &head, sizeof head);
-}
-#else
+#elif W != 8
 /* Rounds a row to 16-bit integers, in the order in which even_bytes and odd_bytes return the bytes
  * of w: 0, 2, 1, 3. */
 static void prepare_i8(char *row, const float *x, int k)
@@ -605,7 +408,11 @@ static void prepare_i8(char *row, const float *x, int k)
 const struct packed_kernel OF_ISA(packed)[PACKED_KINDS] = {
     {4, prepare_f32, run_f32},
     {MATRIX ? 2 : 4, prepare_bf16, run_bf16},
-    {SPLIT ? SPLIT_WIDTH : I8_WIDTH, prepare_i8, run_i8},
+#if W == 8
+    {SPLIT_WIDTH, prepare_split, run_split},
+#else
+    {I8_WIDTH, prepare_i8, run_i8},
+#endif
 };
 
 /* ---- f32 in pairs, and the instructions for dot products of bf16 and int8 ---- */

@@ -18,10 +18,10 @@ enum { LANES = PACKED_LANES, VECS = LANES / W, LINE = 4 * LANES };
 enum { BLOCK_BYTES = 512 << 10 };
 
 /* How w and x are multiplied. BF16_DOT and I8_DOT need instructions that not every machine with
- * AVX-512, or with AVX2, has; F32_PAIRS (see dot) is faster on some. AVX2 has I8_SPLIT (see
- * multiply_split) instead of I8. On ARM64 the level dotprod has I8_DOT, and i8mm has BF16_MATRIX
- * and I8_MATRIX (see multiply_pairs). */
-enum how { F32, BF16, I8, I8_SPLIT, F32_PAIRS, BF16_DOT, I8_DOT, BF16_MATRIX, I8_MATRIX };
+ * AVX-512, or with AVX2, has; F32_PAIRS (see dot) is faster on some. AVX2 without them has a kernel
+ * of its own for I8 (packed_split.h). On ARM64 the level dotprod has I8_DOT, and i8mm has
+ * BF16_MATRIX and I8_MATRIX (see multiply_pairs). */
+enum how { F32, BF16, I8, F32_PAIRS, BF16_DOT, I8_DOT, BF16_MATRIX, I8_MATRIX };
 
 /* The i-th vector at p */
 INLINE vi vi_load(const char *p, int i)
@@ -34,6 +34,21 @@ INLINE vi vi_all(int32_t x)
 {
     return x - (vi){0};
 }
+
+/* The i-th number at p */
+INLINE float float_at(const char *p, int i)
+{
+    float r;
+    memcpy(&r, p + i * sizeof r, sizeof r);
+    return r;
+}
+INLINE int32_t int_at(const char *p, int i)
+{
+    int32_t r;
+    memcpy(&r, p + i * sizeof r, sizeof r);
+    return r;
+}
+
 /* ---- sums ---- */
 
 /* Rows [row, row + rows) of x and one panel of w. */
@@ -47,32 +62,48 @@ INLINE const char *panel_tail(const struct packed_task *t, int panel)
     return t->panels + (panel + 1) * t->stride - 2 * LINE;
 }
 
+/* Prefetches one line of the panel that is P further on while this one is read. With a single row
+ * the processor's own prefetching is faster. */
+INLINE void expect(const char *line, const struct packed_task *t, const int R, const int P)
+{
+    if (R > 1) __builtin_prefetch(line + P * t->stride, 0, 2);
+}
+
+/* Stores the v-th vector of each row of a tile's sums in y, or its first n numbers. */
+INLINE void finish_vector(const struct packed_task *t, struct tile at, const vi *sum, int v,
+                          const int n, const enum how how)
+{
+    const bool i8 = how == I8 || how == I8_DOT || how == I8_MATRIX;
+    const bool scaled = i8 || how == F32 || how == F32_PAIRS;
+    const char *tail = panel_tail(t, at.panel), *row = t->rows + at.row * t->pitch;
+    const int c = at.panel * LANES + v * W;
+    const vf bias = t->bias ? vf_load_part(t->bias, c, n, 0, TYPE_F32) : (vf){0};
+    const vf scale = scaled ? vf_load(tail, v * W, TYPE_F32) : (vf){0};
+    const vf pairs = how == F32_PAIRS ? vf_load(tail + LINE, v * W, TYPE_F32) : (vf){0};
+    const vf least = vf_all(t->relu ? 0 : -INFINITY);
+    float *y = t->y + at.row * t->ldy + c;
+    for (int r = 0; r < at.rows; r++, row += t->pitch, y += t->ldy) {
+        vf s = (vf)sum[r * VECS + v];
+        const struct packed_head *x = (const struct packed_head *)row;
+        if (i8)
+            s = __builtin_convertvector((vi)s, vf) * (scale * x->scale);
+        else if (how == F32_PAIRS)
+            s = (s - (pairs + x->pairs)) * (scale * x->scale);
+        else if (how == F32)
+            s *= scale;
+        vf_store_part(y, 0, n, vf_max(least, s + bias), TYPE_F32);
+    }
+}
+
 /* Stores the sums of a tile in y, with scales, bias and ReLU. */
 INLINE void finish(const struct packed_task *t, struct tile at, const vi *sum, const enum how how)
 {
-    const bool i8 = how == I8 || how == I8_SPLIT || how == I8_DOT || how == I8_MATRIX;
-    const bool scaled = i8 || how == F32 || how == F32_PAIRS;
-    const char *tail = panel_tail(t, at.panel);
     for (int v = 0; v < VECS; v++) {
-        int c = at.panel * LANES + v * W, n = int_min(W, t->n - c);
-        if (n <= 0) break;
-        vf bias = t->bias ? vf_load_part(t->bias, c, n, 0, TYPE_F32) : (vf){0};
-        vf scale = scaled ? vf_load(tail, v * W, TYPE_F32) : (vf){0};
-        vf pairs = how == F32_PAIRS ? vf_load(tail + LINE, v * W, TYPE_F32) : (vf){0};
-        for (int r = 0; r < at.rows; r++) {
-            vf s = (vf)sum[r * VECS + v];
-            struct packed_head x;
-            memcpy(&x, t->rows + (at.row + r) * t->pitch, sizeof x);
-            if (i8)
-                s = __builtin_convertvector((vi)s, vf) * (scale * x.scale);
-            else if (how == F32_PAIRS)
-                s = (s - (pairs + x.pairs)) * (scale * x.scale);
-            else if (how == F32)
-                s *= scale;
-            s += bias;
-            if (t->relu) s = vf_max((vf){0}, s);
-            vf_store_part(t->y + (at.row + r) * t->ldy, c, n, s, TYPE_F32);
-        }
+        int n = t->n - at.panel * LANES - v * W;
+        if (n >= W)
+            finish_vector(t, at, sum, v, W, how);
+        else if (n > 0)
+            finish_vector(t, at, sum, v, n, how);
     }
 }
 
@@ -127,13 +158,15 @@ INLINE vi vi_max(vi a, vi b)
  * number; so a row with a NaN has the magnitude NaN, and its row of y becomes NaNs. */
 INLINE float magnitude(const float *x, int k)
 {
-    vi top = {0};
-    for (int i = 0; i < k; i += W) {
-        vi a = (vi)(vu_bits(load(x, i, k)) & 0x7fffffff);
-        top = vi_max(top, a);
-    }
+    vi top[2] = {0};
+    int i = 0;
+    for (; i + 2 * W <= k; i += 2 * W)
+        for (int j = 0; j < 2; j++)
+            top[j] = vi_max(top[j], (vi)(vu_bits(vf_load(x, i + j * W, TYPE_F32)) & 0x7fffffff));
+    for (; i < k; i += W) top[0] = vi_max(top[0], (vi)(vu_bits(load(x, i, k)) & 0x7fffffff));
+    top[0] = vi_max(top[0], top[1]);
     int32_t lane[W], most = 0;
-    memcpy(lane, &top, sizeof lane);
+    memcpy(lane, top, sizeof lane);
     for (int l = 0; l < W; l++) most = lane[l] > most ? lane[l] : most;
     float r;
     memcpy(&r, &most, sizeof r);
