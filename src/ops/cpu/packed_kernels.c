@@ -300,10 +300,6 @@ INLINE void multiply_rows_matrix(vi *sum, const struct packed_task *t, struct ti
 }
 #endif
 
-/* Up to this many rows, reading the weights takes longer than multiplying them, and that is faster
- * one panel after the other. */
-enum { FEW = 4 };
-
 /* The tile at `at` of P panels */
 INLINE void run_tile(const struct packed_task *t, struct tile at, const enum how how, const int P)
 {
@@ -323,7 +319,7 @@ INLINE void run(const struct packed_task *t, int first, int last, const enum how
     int block = part(t->m, most ? most : ROWS, ROWS);
     for (int row = 0; row < t->m; row += block) {
         int rows = int_min(block, t->m - row), height = part(rows, ROWS, 1);
-        int panels = t->m > FEW ? PANELS : 1;
+        int panels = t->m > FEW_ROWS ? PANELS : 1;
         for (int panel = first; panel < last; panel += panels) {
             if (last - panel < panels) panels = 1;
             for (int r = 0; r < rows; r += height) {

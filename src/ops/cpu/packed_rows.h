@@ -62,11 +62,15 @@ INLINE const char *panel_tail(const struct packed_task *t, int panel)
     return t->panels + (panel + 1) * t->stride - 2 * LINE;
 }
 
-/* Prefetches one line of the panel that is P further on while this one is read. With a single row
- * the processor's own prefetching is faster. */
+/* Up to this many rows, reading the weights takes longer than multiplying them. Panels are then
+ * multiplied one after the other, and lines are prefetched so many bytes ahead. */
+enum { FEW_ROWS = 4, FEW_AHEAD = 32 << 10 };
+
+/* Prefetches the line that is read when a tile of R rows and P panels comes to the next panels; of
+ * a few rows, a line further ahead. */
 INLINE void expect(const char *line, const struct packed_task *t, const int R, const int P)
 {
-    if (R > 1) __builtin_prefetch(line + P * t->stride, 0, 2);
+    __builtin_prefetch(line + (R > FEW_ROWS ? P * t->stride : FEW_AHEAD), 0, 2);
 }
 
 /* Stores the v-th vector of each row of a tile's sums in y, or its first n numbers. */
