@@ -168,9 +168,9 @@ INLINE float magnitude(const float *x, int k)
         for (int j = 0; j < 2; j++)
             top[j] = vi_max(top[j], (vi)(vu_bits(vf_load(x, i + j * W, TYPE_F32)) & 0x7fffffff));
     for (; i < k; i += W) top[0] = vi_max(top[0], (vi)(vu_bits(load(x, i, k)) & 0x7fffffff));
-    top[0] = vi_max(top[0], top[1]);
+    vi both = vi_max(top[0], top[1]);
     int32_t lane[W], most = 0;
-    memcpy(lane, top, sizeof lane);
+    memcpy(lane, &both, sizeof lane);
     for (int l = 0; l < W; l++) most = lane[l] > most ? lane[l] : most;
     float r;
     memcpy(&r, &most, sizeof r);
