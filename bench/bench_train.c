@@ -131,7 +131,7 @@ static struct options options_read(int argc, char **argv)
     return o;
 }
 
-/* What the products are measured by; the highest rate is 0 where it is not known. */
+/* The peak that a step is compared with; its rate is 0 where it is not known. */
 struct peak {
     const char *name;
     double rate; /* GFLOP/s */

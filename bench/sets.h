@@ -1,7 +1,7 @@
 /*
  * sets.h - the instruction sets that a benchmark of products compares, and the peak of AMX. A file
- * that includes it is compiled with AMX_INSTRUCTIONS where the compiler knows them
- * (ops/cpu/amx_tiles.h); they run only where isa_best finds AMX.
+ * that includes it is compiled with AMX_INSTRUCTIONS defined where the compiler knows these
+ * instructions (ops/cpu/amx_tiles.h); they run only where isa_best finds AMX.
  */
 #ifndef HEED_BENCH_SETS_H
 #define HEED_BENCH_SETS_H

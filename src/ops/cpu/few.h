@@ -61,18 +61,19 @@ INLINE void score_blocks(const struct job *job, int ld, const struct few_block *
         for (int r = 0; r < R && i < n; r++) store(b[i].p + r * ld, sum[r][i]);
 }
 
-/* Prefetches what a head needs after its keys [j, j + W): the keys after them, and the values of
- * these. Keys and values of many sentences are not in the cache, and waiting for them takes longer
- * than the arithmetic. */
+/* Prefetches what a head needs after the scores of its keys [j, j + W): the W keys after them, and
+ * the values of keys [j, j + W). Those of many sentences are not in the cache, and waiting for them
+ * takes longer than the arithmetic. size: bytes of a number of k and v */
 INLINE void expect_after(const struct job *job, const struct few_rows *rows, int j, int ld,
                          size_t size)
 {
     size_t k = job->dk * size, v = job->dv * size, line = 64;
     for (int l = j; l < j + W; l++) {
-        const char *key = rows->k[int_min(l + W, ld - 1)] + job->kv_head * k;
         const char *value = rows->v[l] + job->kv_head * v;
-        for (size_t i = 0; i < k; i += line) __builtin_prefetch(key + i, 0, 2);
         for (size_t i = 0; i < v; i += line) __builtin_prefetch(value + i, 0, 2);
+        if (l + W >= ld) continue;
+        const char *key = rows->k[l + W] + job->kv_head * k;
+        for (size_t i = 0; i < k; i += line) __builtin_prefetch(key + i, 0, 2);
     }
 }
 

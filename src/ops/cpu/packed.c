@@ -304,6 +304,7 @@ enum heed_status packed_run(struct packed_work *work, float *y, int ldy, const f
                             int m, const struct packed_weights *w, const float *bias, bool relu,
                             int threads, struct heed_error *err)
 {
+    if (m == 0) return HEED_OK;
     struct source s = source_of(work, x, ldx, m, w);
     struct packed_task t = task_of(w, &s);
     int panels = ceiling(w->n, LANES), team = team_of(&t, panels, threads);
@@ -314,7 +315,7 @@ enum heed_status packed_run(struct packed_work *work, float *y, int ldy, const f
     t.relu = relu;
     size_t source = source_bytes(&s);
     enum heed_status status = work_reserve(work, source + team * t.stride, err);
-    if (status != HEED_OK || m == 0) return status;
+    if (status != HEED_OK) return status;
 #pragma omp parallel num_threads(team) if (team > 1) firstprivate(t)
     {
         long me = omp_get_thread_num(), all = omp_get_num_threads();

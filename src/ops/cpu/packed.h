@@ -49,7 +49,9 @@ void packed_row(float *to, const struct packed_weights *w, int row);
 /* Kernels and work space of products; only one thread at a time may use it. */
 struct packed_work {
     const struct packed_kernel *kernel[PACKED_KINDS];
-    char *memory; /* rows of x prepared for the kernels, and blocks of y; grows as needed */
+    /* rows of x prepared for the kernels, memory for each thread's kernel, and blocks of y; grows
+     * as needed */
+    char *memory;
     size_t bytes;
 };
 
@@ -117,7 +119,7 @@ struct packed_task {
     size_t stride;
     const float *bias;
     bool relu;
-    char *spare; /* stride bytes for the thread that runs the kernel */
+    char *spare; /* stride bytes of memory for this thread's kernel (packed_split.h) */
 };
 
 struct packed_kernel {

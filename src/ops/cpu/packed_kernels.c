@@ -6,7 +6,7 @@
  * one row of w; the matching numbers of a row of x are broadcast to all lanes, and `dot` adds the
  * products to the sum of each lane. The sums of a tile, some rows by one or two panels, stay in
  * registers over the whole of k. The order of a row's additions does not depend on its tile, so
- * neither do its bits.
+ * neither do its bits. int8 on AVX2 alone goes another way; see packed_split.h.
  */
 #include "ops/cpu/packed_rows.h"
 #if W == 8
@@ -50,22 +50,7 @@ INLINE vi dot_i8(vi sum, vi w, const char *x)
     return (vi)vpadalq_s16((int32x4_t)sum, vpaddq_s16(low, high));
 }
 #else
-/* The products of 16-bit halves, added in each lane */
-INLINE vi madd(vi a, vi b)
-{
-#if W == 16
-    return (vi)_mm512_madd_epi16((__m512i)a, (__m512i)b);
-#elif W == 8
-    return (vi)_mm256_madd_epi16((__m256i)a, (__m256i)b);
-#elif defined(__SSE2__)
-    return (vi)_mm_madd_epi16((__m128i)a, (__m128i)b);
-#else
-    return (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
-#endif
-}
-
 /* The signed bytes 0 and 2, 1 and 3 of each lane as 16 bits */
-typedef int16_t vs __attribute__((vector_size(4 * W)));
 INLINE vi even_bytes(vi w)
 {
     return (vi)((vs)w << 8 >> 8);

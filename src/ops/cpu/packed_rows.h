@@ -1,6 +1,7 @@
 /*
  * packed_rows.h - what the kernels of products with packed weights share: how rows of x are
- * rounded, and what is done to the sums of a tile before they are stored in y.
+ * rounded, how far ahead weights are prefetched, and what is done to the sums of a tile before they
+ * are stored in y.
  *
  * Place: included by packed_kernels.c and amx_kernels.c. Kernels that compute the same sums of
  * integers give the same bits of y, because they share this code.
@@ -49,6 +50,25 @@ INLINE int32_t int_at(const char *p, int i)
     return r;
 }
 
+#if !NEON
+/* Pairs of numbers of 16 bits */
+typedef int16_t vs __attribute__((vector_size(4 * W)));
+
+/* The products of 16-bit halves, added in each lane */
+INLINE vi madd(vi a, vi b)
+{
+#if W == 16
+    return (vi)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+#elif W == 8
+    return (vi)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+#elif defined(__SSE2__)
+    return (vi)_mm_madd_epi16((__m128i)a, (__m128i)b);
+#else
+    return (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
+#endif
+}
+#endif
+
 /* ---- sums ---- */
 
 /* Rows [row, row + rows) of x and one panel of w. */
@@ -62,18 +82,20 @@ INLINE const char *panel_tail(const struct packed_task *t, int panel)
     return t->panels + (panel + 1) * t->stride - 2 * LINE;
 }
 
-/* Up to this many rows, reading the weights takes longer than multiplying them. Panels are then
- * multiplied one after the other, and lines are prefetched so many bytes ahead. */
+/* Up to this many rows, reading the weights takes longer than multiplying them, and panels are
+ * multiplied one after the other. */
 enum { FEW_ROWS = 4, FEW_AHEAD = 32 << 10 };
 
-/* Prefetches the line that is read when a tile of R rows and P panels comes to the next panels; of
- * a few rows, a line further ahead. */
+/* Prefetches a line while a tile of R rows and P panels is multiplied: the one that the next panels
+ * have in this place or, in a tile of up to FEW_ROWS rows, the one FEW_AHEAD bytes ahead, in
+ * whichever panel that is. */
 INLINE void expect(const char *line, const struct packed_task *t, const int R, const int P)
 {
     __builtin_prefetch(line + (R > FEW_ROWS ? P * t->stride : FEW_AHEAD), 0, 2);
 }
 
-/* Stores the v-th vector of each row of a tile's sums in y, or its first n numbers. */
+/* Finishes the v-th vector of each row of a tile's sums and stores its first n numbers in y; n is W
+ * but at the edge. */
 INLINE void finish_vector(const struct packed_task *t, struct tile at, const vi *sum, int v,
                           const int n, const enum how how)
 {

@@ -1,21 +1,24 @@
 /*
  * packed_split.h - private to packed_kernels.c: products with packed weights in int8 on AVX2 alone.
  *
- * AVX2 multiplies bytes, unsigned by signed, but adds the products of a pair in 16 bits, with
+ * AVX2 multiplies bytes, unsigned by signed, but adds the products of two in 16 bits, with
  * saturation (vpmaddubsw). So a row of x is split into blocks whose sums are sure to fit 16 bits,
  * and a few numbers that would not fit are multiplied in extra blocks. 32 products then take three
  * instructions; with bytes widened to 16 bits first they take four. The sums are exact.
  *
- * u = w + 128 is an unsigned byte. A block is two groups. The sum of its products u q, in the 16
- * bits of a pair of each group, begins with `start` = -128 times the sum of the q; so it ends as
- * the sum of the products w q, modulo 2^16. That is exact on two conditions:
+ * q are the bytes that a row of x is rounded to, w those of a row of weights. A group is 4 bytes
+ * along k (packed.h), a pair is its bytes 0 and 1, or 2 and 3, and a block is two groups. A lane of
+ * 32 bits has two sums of 16 bits: of the first pairs of both groups, and of the second pairs. As
+ * one factor must be unsigned, u = w + 128 is multiplied. Each sum begins with `start`, -128 times
+ * the sum of its four q, and so ends as the sum of the products w q. It never leaves 16 bits if
  *     |q0 + q1| <= 128 for the two numbers of a pair. As no |q| exceeds 127, the numbers of either
  *     sign then add up to at most 128, and |u0 q0 + u1 q1| to 255 * 128, which does not saturate;
- *     |q0| + |q1| + |q2| + |q3| <= 255 for the two pairs of a block. As |w| <= 128, the sum of the
- *     products w q is at most 32640, which fits.
- * A pair that breaks one of them has a zero in place of its first number, which is in an extra
+ *     |q0| + |q1| + |q2| + |q3| <= 255 for the two pairs of a sum. With |u - 128| <= 128, what has
+ *     been added up at any time is at most 128 * 255 = 32640.
+ * A pair that breaks one of these has a zero in place of its first number, which is in an extra
  * block instead. The two groups of an extra block are any two of the row; it has at most one number
- * of each pair, so both conditions hold. One group in 20 of nearly normal numbers is in one.
+ * of each pair, so both conditions hold. Of numbers with a normal distribution, one group in 17 is
+ * in one where k is 512, and one in 40 where it is 2,048.
  */
 #ifndef HEED_OPS_CPU_PACKED_SPLIT_H
 #define HEED_OPS_CPU_PACKED_SPLIT_H
@@ -24,9 +27,9 @@
 /* Rows of a tile, and bytes that a number of a prepared row takes */
 enum { SPLIT_ROWS = 4, SPLIT_WIDTH = 4 };
 
-/* A prepared row: 8 bytes of numbers for each block, then one `start` for each block, then the
- * extra blocks. SPLIT_WIDTH bytes for each number hold them all, because a group is in at most one
- * extra block. */
+/* A prepared row: the 8 numbers of each block, then the `start` of each block, then the extra
+ * blocks. A group is in at most one of these, so a block takes 8 + 4 + 16 bytes at most, and 8 *
+ * SPLIT_WIDTH are there. */
 enum { BLOCK = 2 * 4, START = 4 };
 struct extra {
     uint16_t group[2];
@@ -39,13 +42,10 @@ INLINE int split_blocks(int groups)
     return (groups + 1) / 2;
 }
 
-/* Sums of 16 bits */
-typedef int16_t halves __attribute__((vector_size(4 * W)));
-
 /* The products of unsigned bytes u and signed bytes q, added in pairs, with saturation */
-INLINE halves madd_bytes(vi u, vi q)
+INLINE vs madd_bytes(vi u, vi q)
 {
-    return (halves)_mm256_maddubs_epi16((__m256i)u, (__m256i)q);
+    return (vs)_mm256_maddubs_epi16((__m256i)u, (__m256i)q);
 }
 
 /* ---- products ---- */
@@ -59,9 +59,8 @@ INLINE vi unsigned_line(const char *line, int v)
 /* sum + the products of a block: of the lines u of its two groups and its numbers q */
 INLINE vi add_block(vi sum, vi u0, vi u1, int32_t q0, int32_t q1, int32_t start)
 {
-    halves products =
-        madd_bytes(u0, vi_all(q0)) + (halves)vi_all(start) + madd_bytes(u1, vi_all(q1));
-    return sum + (vi)_mm256_madd_epi16((__m256i)products, _mm256_set1_epi16(1));
+    vs products = madd_bytes(u0, vi_all(q0)) + (vs)vi_all(start) + madd_bytes(u1, vi_all(q1));
+    return sum + madd((vi)products, vi_all(0x00010001));
 }
 
 /* The tiles of a panel's rows. The first stores the panel's lines as unsigned_line returns them in
@@ -161,18 +160,18 @@ static void run_split(const struct packed_task *t, int first, int last)
 /* ---- rows of x ---- */
 
 /* In the lanes of the two groups of each block: x of the other group */
-INLINE halves other_group(halves x)
+INLINE vs other_group(vs x)
 {
-    return (halves)_mm256_shuffle_epi32((__m256i)x, 0xb1);
+    return (vs)_mm256_shuffle_epi32((__m256i)x, 0xb1);
 }
 
 /* The numbers that go to extra blocks, and zeros */
 INLINE vi numbers_moved(vi q)
 {
     const vi ones = vi_all(0x01010101), first = vi_all(0x00ff00ff);
-    halves pair = madd_bytes(ones, q);
+    vs pair = madd_bytes(ones, q);
     vi moved = q & first & (vi)((pair > 128) | (pair < -128));
-    halves size = madd_bytes((vi)_mm256_abs_epi8((__m256i)(q ^ moved)), ones);
+    vs size = madd_bytes((vi)_mm256_abs_epi8((__m256i)(q ^ moved)), ones);
     return moved | (q & first & (vi)(size + other_group(size) > 255));
 }
 
@@ -199,7 +198,8 @@ INLINE void extras_add(char *extras, int n, int group, int32_t numbers)
     memcpy(to, &e, sizeof e);
 }
 
-/* Rounds numbers [i, i+32) of a row to bytes: a block is two lanes. */
+/* Rounds numbers [i, i+32) of a row to bytes: a block is two lanes. A NaN, which the conversion
+ * would make -128, becomes -127, so that no |q| exceeds 127; its row has the scale NaN. */
 INLINE vi round_bytes(const float *x, int i, int k, float factor)
 {
     const bool whole = i + 4 * W <= k;
@@ -210,16 +210,17 @@ INLINE vi round_bytes(const float *x, int i, int k, float factor)
     }
     __m256i low = _mm256_packs_epi32(q[0], q[1]), high = _mm256_packs_epi32(q[2], q[3]);
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    return (vi)_mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
+    __m256i bytes = _mm256_max_epi8(_mm256_packs_epi16(low, high), _mm256_set1_epi8(-127));
+    return (vi)_mm256_permutevar8x32_epi32(bytes, order);
 }
 
 /* Stores n bytes of the numbers of blocks, and the start of each block. */
 INLINE void store_blocks(char *numbers, char *starts, vi q, int n)
 {
     const __m256i firsts = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6);
-    halves pair = madd_bytes(vi_all(0x01010101), q);
-    halves start = (pair + other_group(pair)) * -128;
-    start = (halves)_mm256_permutevar8x32_epi32((__m256i)start, firsts);
+    vs pair = madd_bytes(vi_all(0x01010101), q);
+    vs start = (pair + other_group(pair)) * -128;
+    start = (vs)_mm256_permutevar8x32_epi32((__m256i)start, firsts);
     memcpy(numbers, &q, n);
     memcpy(starts, &start, n / BLOCK * START);
 }
@@ -228,9 +229,7 @@ INLINE void store_blocks(char *numbers, char *starts, vi q, int n)
 static void prepare_split(char *row, const float *x, int k)
 {
     enum { VECTORS = 8 }; /* whose groups are the bits of one number */
-    struct packed_head head = {0};
     float factor = set_scale(row, x, k);
-    memcpy(&head.scale, row, sizeof head.scale);
     const int groups = (k + 3) / 4, blocks = split_blocks(groups), all = blocks * BLOCK;
     char *numbers = row + PACKED_HEAD, *starts = numbers + all, *extras = starts + blocks * START;
     int moved = 0; /* groups in extra blocks */
@@ -253,8 +252,7 @@ static void prepare_split(char *row, const float *x, int k)
             extras_add(extras, moved++, group, out[i]);
         }
     }
-    head.extras = (moved + 1) / 2;
-    memcpy(row, &head, sizeof head);
+    ((struct packed_head *)row)->extras = (moved + 1) / 2;
 }
 
 #endif

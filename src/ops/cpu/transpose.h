@@ -36,7 +36,7 @@ INLINE void transpose(vf x[W])
     }
 }
 #elif W == 8
-/* As above: within halves, then the halves. */
+/* As above, with halves of four vectors and lanes in place of quarters. */
 INLINE void transpose(vf x[W])
 {
     vf y[W];
