@@ -387,9 +387,9 @@ static void test_extremes(void **state)
 }
 
 /* Products of int8 at the limits of kernels that add in 16 bits (packed_split.h) and beyond them.
- * Rows of x repeat eight numbers, and every second row is
- * negative; the first number of a row makes its scale 1. Rows of w are -128, which a file may have,
- * 127, both in turns, and random. Sums are exact, and y is what they are as a float. */
+ * Rows of x repeat eight numbers, and every second row is negative; the first number of a row makes
+ * its scale 1. Rows of w are -128, which a file may have, 127, both in turns, and random. Sums are
+ * exact, and y is what they are as a float. */
 static void try_limits(int n, int k)
 {
     enum { M = 16 };

@@ -58,7 +58,7 @@ INLINE void transpose(vf x[W])
     }
 }
 #else
-/* Indices that interleave the lower, and the upper, halves of two vectors. */
+/* Indices that interleave the lower, and the upper, halves of two vectors of four lanes. */
 #define LOW  0, 4, 1, 5
 #define HIGH 2, 6, 3, 7
 #ifdef __clang__
